@@ -26,6 +26,7 @@ const kPadding = 12;
 const kFont = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 const kTextScale = 0.42; // smaller text is not drawn
 const kMostText = 34;
+const kReadable = 0.6; // a graph that fits at this scale is shown whole at first
 const kLeastScale = 5e-4;
 
 const cut = (text: string) => (text.length > kMostText ? `${text.slice(0, kMostText - 1)}…` : text);
@@ -119,14 +120,14 @@ export class GraphCanvas {
       this.fitted = true;
       this.fit();
       if (this.chosen >= 0) this.reveal(this.chosen);
-      else if (this.scale < kTextScale && this.drawn.layers.length > 0) this.readable();
+      else if (this.scale < kReadable && this.drawn.layers.length > 0) this.readable();
     }
     this.paintSoon();
   }
 
   /// A large graph begins at its first layer, at a size at which it can be read.
   private readable(): void {
-    this.scale = 0.7;
+    this.scale = 0.85;
     const first = this.drawn.boxes[this.drawn.layers[0][0]];
     this.x = first.x - this.canvas.clientWidth / 2 / this.scale;
     this.y = first.y - 60 / this.scale;

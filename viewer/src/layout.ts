@@ -27,7 +27,7 @@ export interface Layout {
 }
 
 const kGapX = 24;
-const kGapY = 44;
+const kGapY = 32;
 const kSweeps = 6;
 // Edges over more layers are drawn straight: their bends would be more than the nodes.
 const kLongestBent = 12;

@@ -62,7 +62,7 @@ function draw(): void {
   const view: View = { record, program, place, go, note };
   const programs = h(
     "select",
-    { "aria-label": "Program", change: (event: Event) => go({ program: Number((event.target as HTMLSelectElement).value), graph: undefined, node: undefined, pass: undefined, launch: undefined, step: undefined, class: undefined }) },
+    { "aria-label": "Program", change: (event: Event) => go({ program: Number((event.target as HTMLSelectElement).value), graph: undefined, node: undefined, pass: undefined, launch: undefined, step: undefined, class: undefined, within: undefined }) },
     ...record.programs.map((one) => h("option", { value: one.number, selected: one === program }, `program ${one.number}: ${one.graphs[0]?.nodes.length ?? 0} ops, ${one.report?.kernels.length ?? 0} kernels`)),
   );
   const header = h(
@@ -95,7 +95,7 @@ document.addEventListener("keydown", (event) => {
   const digit = Number(event.key);
   if (digit >= 1 && digit <= kPages.length) go({ page: kPages[digit - 1][0] });
   else if (event.key === "/") document.getElementById("search")?.focus();
-  else if (event.key === "[" || event.key === "]") document.querySelector<HTMLElement>(`[aria-keyshortcuts="${event.key}"]`)?.click();
+  else if (["[", "]", "Backspace"].includes(event.key)) document.querySelector<HTMLElement>(`[aria-keyshortcuts="${event.key}"]`)?.click();
   else if (event.key === "t") theme();
   else return;
   event.preventDefault();

@@ -1,9 +1,11 @@
-// The graph page: any graph of the compilation, or the launches of the plan with the memory between them.
-import { bytes, h, s, share, time } from "./dom";
+// The graph page: any graph of the compilation, all of its nodes or level by level, or the launches of the plan with the memory between them.
+import { h, s, share, time } from "./dom";
 import { GraphCanvas, type Item } from "./graph_canvas";
+import { boxesOf, groupsByPath, levelsOf, type Group } from "./levels";
 import { nodeDetails } from "./node_details";
+import { launchesPage } from "./page_launches";
 import type { View } from "./place";
-import type { Program } from "./record";
+import type { Graph, Program } from "./record";
 
 const kMostFound = 60;
 
@@ -48,6 +50,13 @@ export function graphPage(view: View): HTMLElement {
   return shown === "launches" ? launchesPage(view, choice) : nodesPage(view, Number(shown), choice);
 }
 
+/// Larger graphs are shown by their levels first.
+const kMostAtOnce = 400;
+const kGroups = 2 ** 34; // ids of groups in the drawing begin here
+
+/// Kinds of modules, as of all layers: their names without numbers.
+const kindOfModule = (title: string) => title.replace(/[\d.]+$/, "");
+
 function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement {
   const { program, place } = view;
   const graph = program.graphs[number];
@@ -63,24 +72,48 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
     return classOf(program.nodes[node].op);
   };
   const position = new Map(graph.nodes.map((node, i) => [node, i]));
+  const operands = graph.nodes.map((node) => program.nodes[node].operands.map((operand) => position.get(operand)!));
   const outputs = new Set(graph.outputs);
-  const items: Item[] = graph.nodes.map((node) => {
+  const itemOf = (node: number): Item => {
     const one = program.nodes[node];
     return { id: node, title: one.name ?? (one.op === "const" ? (one.attrs ?? one.op) : one.op), detail: one.type, colour: colourOf(node), round: one.op === "input" || outputs.has(node), fill: colour === "marks" ? markOf.get(node)?.colour : undefined };
-  });
+  };
+
+  const whole = levelsOf(program, graph, operands);
+  const level = whole && (place.level ?? (graph.nodes.length > kMostAtOnce ? "modules" : "nodes")) === "modules" ? "modules" : "nodes";
+  const groups = whole ? groupsByPath(whole) : new Map<string, Group>();
+  const groupOf = (node: number): Group | undefined => {
+    const at = position.get(node);
+    for (const group of groups.values()) if (at !== undefined && group.nodes.includes(at)) return group;
+    return undefined;
+  };
+  /// The group that is open: that of the chosen node, if it is in another one.
+  const asked = groups.get(place.within ?? "") ?? whole;
+  const ofChosen = place.node === undefined ? undefined : groupOf(place.node);
+  const opened = ofChosen && ofChosen !== asked ? ofChosen : asked;
+
+  const drawn = level === "modules" ? drawLevel(view, whole!, opened!, operands, (at) => itemOf(graph.nodes[at]), (at) => program.nodes[graph.nodes[at]].op === "input") : undefined;
   const side = h("aside", {});
   const canvas = new GraphCanvas({
     label: "Graph",
-    items,
-    operands: graph.nodes.map((node) => program.nodes[node].operands.map((operand) => position.get(operand)!)),
+    items: drawn?.items ?? graph.nodes.map(itemOf),
+    operands: drawn?.operands ?? operands,
     chosen: place.node,
-    choose: (node) => {
-      view.note({ node });
-      details(node);
+    choose: (id) => {
+      const group = id === undefined ? undefined : drawn?.groupOf(id);
+      view.note({ node: group ? undefined : id, ...(drawn ? { within: opened!.path } : {}) });
+      if (group) groupDetails(group);
+      else details(id);
     },
-    open: (node) => launches.has(node) && view.go({ page: "kernels", launch: launches.get(node) }),
+    open: (id) => {
+      const group = drawn?.groupOf(id);
+      if (group) view.go({ within: group.path, node: undefined });
+      else if (drawn && !opened!.nodes.includes(position.get(id)!)) find(id);
+      else if (launches.has(id)) view.go({ page: "kernels", launch: launches.get(id) });
+    },
   });
   const find = (node: number) => {
+    if (drawn && groupOf(node) !== opened) return view.go({ within: groupOf(node)!.path, node });
     canvas.show(node);
     view.note({ node });
     details(node);
@@ -111,16 +144,91 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
     }
   });
   const details = (node: number | undefined) =>
-    side.replaceChildren(search, found, node !== undefined && inGraph.has(node) ? nodeDetails(view, node, inGraph) : colour === "marks" ? markList(view, find) : legend(colour, passes, program));
+    side.replaceChildren(
+      search,
+      found,
+      node !== undefined && inGraph.has(node) ? nodeDetails(view, node, inGraph) : drawn ? aboutGroup(view, graph, opened!) : colour === "marks" ? markList(view, find) : legend(colour, passes, program),
+    );
+  const groupDetails = (group: Group) => side.replaceChildren(search, found, aboutGroup(view, graph, group, () => view.go({ within: group.path, node: undefined })));
   details(place.node);
-  const colours = h(
-    "select",
-    { "aria-label": "Colours", change: (event: Event) => view.go({ colour: (event.target as HTMLSelectElement).value }) },
-    ...[...(program.marks.length > 0 ? [["marks", "colour: marks"]] : []), ["op", "colour: kind of op"], ["kernel", "colour: kernel"], ["pass", "colour: pass that made it"]].map(([value, text]) =>
-      h("option", { value, selected: colour === value, disabled: value === "kernel" && launches.size === 0 }, text),
+  const select = (label: string, chosen: string, name: "colour" | "level", options: [string, string, boolean?][]) =>
+    h(
+      "select",
+      { "aria-label": label, change: (event: Event) => view.go({ [name]: (event.target as HTMLSelectElement).value }) },
+      ...options.map(([value, text, disabled]) => h("option", { value, selected: chosen === value, disabled }, text)),
+    );
+  const colours = select("Colours", colour, "colour", [...(program.marks.length > 0 ? ([["marks", "colour: marks"]] as [string, string][]) : []), ["op", "colour: kind of op"], ["kernel", "colour: kernel", launches.size === 0], ["pass", "colour: pass that made it"]]);
+  const levels = select("Level", level, "level", [["nodes", "all nodes"], ["modules", "modules, kernels, nodes", !whole]]);
+  return h("div", { class: "split" }, h("div", { class: "main" }, h("div", { class: "bar" }, choice, levels, colours), drawn && trail(view, opened!, drawn.back, drawn.common), canvas.element), side);
+}
+
+/// The boxes of an opened group.
+function drawLevel(view: View, whole: Group, opened: Group, operands: number[][], itemOf: (place: number) => Item, isInput: (place: number) => boolean) {
+  const { boxes, back } = boxesOf(whole, opened, operands, isInput);
+  const kinds = [...new Set(boxes.flatMap(({ group }) => (group ? [kindOfModule(group.title)] : [])))];
+  const shown = new Set<number>();
+  const byId = new Map<number, Group>();
+  const items = boxes.map(({ group, place, outside, manyReaders }, i): Item => {
+    const readers = manyReaders ? `, read by ${manyReaders}` : "";
+    // What is beside the group on both sides has two boxes.
+    const id = group || shown.has(itemOf(place!).id) ? kGroups + i : itemOf(place!).id;
+    shown.add(id);
+    if (!group) return { ...itemOf(place!), id, detail: outside ? `${outside === "read" ? "from" : "to"} outside` : `${itemOf(place!).detail}${readers}`, fill: undefined, ...(outside ? { colour: -1, round: true } : {}) };
+    byId.set(id, group);
+    const seconds = secondsOf(view, group);
+    return {
+      id,
+      title: outside ? `${outside === "read" ? "from" : "to"} ${group.title}` : group.title,
+      detail: outside ? "outside" : `${group.all.length} ${group.all.length === 1 ? "node" : "nodes"}${seconds > 0 ? `  ${time(seconds)}` : ""}${readers}`,
+      colour: outside ? -1 : group.kernel !== undefined ? 3 + (group.kernel % 4) : kinds.indexOf(kindOfModule(group.title)) % 8,
+      round: outside !== undefined,
+    };
+  });
+  return { items, operands: boxes.map(({ reads }) => reads), back, common: boxes.some((box) => box.manyReaders), groupOf: (id: number) => byId.get(id) };
+}
+
+/// What the launches of a group take.
+function secondsOf(view: View, group: Group): number {
+  if (group.kernel !== undefined) return view.program.launchSeconds(group.kernel).seconds;
+  return group.groups.reduce((sum, one) => sum + secondsOf(view, one), 0);
+}
+
+/// From the whole graph to the group that is open.
+function trail(view: View, opened: Group, back: number, common: boolean): HTMLElement {
+  const groups: Group[] = [];
+  for (let group: Group | undefined = opened; group; group = group.parent) groups.unshift(group);
+  return h(
+    "div",
+    { class: "bar notes", "data-within": opened.path },
+    ...groups.map((group, i) =>
+      h("button", { type: "button", class: "link", "aria-current": group === opened ? "true" : undefined, "aria-keyshortcuts": i === groups.length - 2 ? "Backspace" : undefined, click: () => view.go({ within: group.path, node: undefined }) }, `${i > 0 ? "› " : ""}${group.title}`),
     ),
+    h("span", { class: "hint", role: "status" }, `Enter or a double click opens a box${opened.parent ? ", Backspace closes this one" : ""}${back > 0 ? ` · ${back} edges that lead back are not drawn` : ""}${common ? " · of what many boxes read, no edges are drawn" : ""}`),
   );
-  return h("div", { class: "split" }, h("div", { class: "main" }, h("div", { class: "bar" }, choice, colours), canvas.element), side);
+}
+
+function aboutGroup(view: View, graph: Graph, group: Group, open?: () => void): HTMLElement {
+  const { program } = view;
+  const count = new Map<string, number>();
+  for (const at of group.all) {
+    const { op } = program.nodes[graph.nodes[at]];
+    count.set(op, (count.get(op) ?? 0) + 1);
+  }
+  const ops = [...count].sort((a, b) => b[1] - a[1]);
+  const total = (program.report?.kernels ?? []).reduce((sum, _, i) => sum + program.launchSeconds(i).seconds, 0);
+  const seconds = secondsOf(view, group);
+  const rows: [string, string][] = [["nodes", String(group.all.length)]];
+  if (group.groups.length > 0) rows.push(["holds", `${group.groups.length} ${group.groups.length === 1 ? "group" : "groups"}, ${group.nodes.length} nodes of its own`]);
+  if (seconds > 0) rows.push(["time", `${time(seconds)}, ${share(seconds, total)} of all kernels`]);
+  rows.push(["ops", ops.slice(0, 12).map(([op, times]) => `${op} ${times}`).join(", ") + (ops.length > 12 ? ", …" : "")]);
+  return h(
+    "section",
+    { class: "details", "aria-label": "The chosen group", "data-group": group.path },
+    h("h2", {}, group.title, h("small", {}, group.kernel !== undefined ? " kernel" : group.parent ? " module" : "")),
+    h("dl", {}, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    open && h("p", {}, h("button", { type: "button", id: "open-group", click: open }, "Open")),
+    group.kernel !== undefined && h("p", {}, h("button", { type: "button", click: () => view.go({ page: "kernels", launch: group.kernel }) }, "Its schedule, loops and source")),
+  );
 }
 
 /// The marks with their notes; each leads to its first node.
@@ -151,64 +259,3 @@ function legend(colour: string, passes: string[], program: Program): HTMLElement
   );
 }
 
-function launchesPage(view: View, choice: HTMLElement): HTMLElement {
-  const { program, place } = view;
-  const plan = program.plan!;
-  const items: Item[] = [];
-  const operands: number[][] = [];
-  const writer = new Map<number, number>(); // by slot, the item that wrote it last
-  let launch = 0;
-  let total = 0;
-  program.report!.kernels.forEach((_, i) => (total += program.launchSeconds(i).seconds));
-  const add = (item: Item, reads: number[]) => {
-    items.push(item);
-    operands.push(reads);
-    return items.length - 1;
-  };
-  plan.slots.forEach((slot, i) => {
-    if (slot.kind === "input" || slot.kind === "state")
-      writer.set(i, add({ id: 100000 + i, title: `${slot.kind} ${slot.number ?? ""}`, detail: `${slot.type} ${bytes(slot.bytes)}`, colour: 0, round: true }, []));
-  });
-  for (const step of plan.steps) {
-    const reads = [...new Set(step.reads.map((slot) => writer.get(slot)).filter((one) => one !== undefined))];
-    let made: number;
-    if (step.kind === "launch") {
-      const kernel = program.report!.kernels[launch];
-      const spent = program.launchSeconds(launch).seconds;
-      made = add({ id: launch, title: `${launch} ${kernel.name}`, detail: `${time(spent)}  ${share(spent, total)}`, colour: 3 + (program.kernels[step.kernel!].form.length % 4) }, reads);
-      ++launch;
-    } else made = add({ id: 200000 + items.length, title: step.kind, detail: step.reads.map((slot) => bytes(plan.slots[slot].bytes)).join(" "), colour: -1 }, reads);
-    for (const slot of step.writes) writer.set(slot, made);
-  }
-  plan.slots.forEach((slot, i) => {
-    if (slot.kind === "output" && writer.has(i)) add({ id: 300000 + i, title: `output ${slot.number ?? ""}`, detail: `${slot.type} ${bytes(slot.bytes)}`, colour: 6, round: true }, [writer.get(i)!]);
-  });
-  const side = h("aside", {});
-  const details = (id: number | undefined) => {
-    const kernel = id !== undefined && id < 100000 ? program.report!.kernels[id] : undefined;
-    side.replaceChildren(
-      kernel
-        ? h(
-            "section",
-            { class: "details" },
-            h("h2", {}, kernel.name),
-            h("dl", {}, h("dt", {}, "ops"), h("dd", {}, kernel.ops.join(", ")), h("dt", {}, "reads"), h("dd", {}, bytes(kernel.bytes_read)), h("dt", {}, "writes"), h("dd", {}, bytes(kernel.bytes_written))),
-            h("button", { type: "button", click: () => view.go({ page: "kernels", launch: id }) }, "Open the kernel"),
-          )
-        : h("p", { class: "hint" }, "Click a launch for what it computes; double click or Enter opens its kernel."),
-    );
-  };
-  const canvas = new GraphCanvas({
-    label: "Launches",
-    items,
-    operands,
-    chosen: place.node,
-    choose: (node) => {
-      view.note({ node });
-      details(node);
-    },
-    open: (id) => id < 100000 && view.go({ page: "kernels", launch: id }),
-  });
-  details(place.node);
-  return h("div", { class: "split" }, h("div", { class: "main" }, h("div", { class: "bar" }, choice), canvas.element), side);
-}

@@ -152,7 +152,7 @@ export function kernelsPage(view: View): HTMLElement {
       { title: "launch", cell: (i: number) => i, number: true },
       { title: "kernel", cell: (i: number) => report.kernels[i].name },
       { title: "form", cell: (i: number) => report.kernels[i].form },
-      { title: how.size === 1 ? `time (${[...how][0]})` : "time", cell: (i: number) => `${time(times[i].seconds)}${how.size > 1 ? ` ${times[i].how}` : ""}`, number: true },
+      { title: how.size === 1 ? [...how][0] : "time", cell: (i: number) => `${time(times[i].seconds)}${how.size > 1 ? ` ${times[i].how}` : ""}`, number: true },
       { title: "share", cell: (i: number) => share(times[i].seconds, total), number: true },
       ...(how.size === 1 && how.has("predicted") ? [] : [{ title: "predicted", cell: (i: number) => time(report.kernels[i].predicted_seconds), number: true }]),
       { title: "read", cell: (i: number) => bytes(report.kernels[i].bytes_read), number: true },
@@ -160,7 +160,7 @@ export function kernelsPage(view: View): HTMLElement {
       { title: "GB/s", cell: (i: number) => rate(report.kernels[i].bytes_read + report.kernels[i].bytes_written, times[i].seconds), number: true },
       { title: "GFLOP/s", cell: (i: number) => rate(report.kernels[i].flops, times[i].seconds), number: true },
       {
-        title: "of the ceiling",
+        title: "of ceiling",
         cell: (i: number) => {
           if (!machine || !(machine.bytes_per_second > 0)) return "–";
           const kernel = report.kernels[i];

@@ -11,6 +11,8 @@ export interface Place {
   step?: number; // of the e-graph's growth
   class?: number;
   colour?: string;
+  level?: string; // "nodes", "modules"
+  within?: string; // the group that is open
 }
 
 export interface View {
@@ -29,7 +31,7 @@ export function readPlace(fragment: string): Place {
   for (const [name, value] of new URLSearchParams(fragment.replace(/^#/, "")))
     if (numbers.includes(name)) {
       if (/^\d+$/.test(value)) place[name] = Number(value);
-    } else if (["page", "graph", "colour"].includes(name)) place[name] = value;
+    } else if (["page", "graph", "colour", "level", "within"].includes(name)) place[name] = value;
   return place;
 }
 

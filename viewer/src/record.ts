@@ -9,6 +9,7 @@ export interface GraphNode {
   attrs?: string;
   source?: number;
   line?: number;
+  within?: string; // the ranges of the program that recorded it, "encoder/layer 3"
   pass?: string;
   replaces?: number[];
   rules?: string[]; // without which it would not be there; absent: not asked
@@ -316,6 +317,14 @@ export function parseRecord(text: string): Record {
       }
       case "rules":
         for (const { node, rules } of e.nodes) programOf(e.program).nodes[node].rules = rules;
+        break;
+      case "lines":
+        for (const { node, source, line, within } of e.nodes) {
+          const { nodes } = programOf(e.program);
+          numbers([node], nodes.length);
+          if (source !== undefined) numbers([source], record.sources.length);
+          Object.assign(nodes[node], { source, line, within });
+        }
         break;
       case "egraph":
         checkEGraph(e, programOf(e.program));
