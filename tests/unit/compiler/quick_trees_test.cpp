@@ -1,6 +1,7 @@
 // Trees that effort `quick` takes without trying them: where no family takes the region.
 #include "compiler/search/candidates.h"
 #include "kernel/families.h"
+#include "kernel/templates/template.h"
 #include "support/loop_regions.h"
 #include "support/random_graph.h"
 
@@ -67,7 +68,7 @@ TEST(QuickTrees, OfOneSumBlocksMakePartsWithoutASearch) {
   const auto chosen = kernel::lower_greedily(c.region, gpu);
   const auto tree = kernel::tree_of(c.region, chosen.schedule, gpu);
   ASSERT_TRUE(tree.has_value());
-  EXPECT_EQ(to_text(**tree, c.region),
+  EXPECT_EQ(kernel::loops::to_text(**tree, c.region),
             "acc(0,for(0,300,1,grid,acc(0,for(1,3,32,serial,for(1,32,1,lane,"
             "mask(1,body(0)))))))");
   EXPECT_EQ(testing::run_and_compare(c, chosen.program), "");
