@@ -71,7 +71,7 @@ std::string to_text(const Tree& tree, const Region& region);
 /// or operand for, and beyond the limits below.
 TreePtr parse_tree(std::string_view text, const Region& region);
 
-inline constexpr int kMostDepth = 200, kMostNodes = 4000;
+inline constexpr int kMostDepth = 200, kMostNodes = 1 << 15;
 /// Lanes of a vector; iterations of an unrolled loop, and copies of a body by all that enclose it.
 inline constexpr std::int64_t kMostLanes = 64, kMostUnroll = 64, kMostCopies = 512;
 /// Threads of a block.

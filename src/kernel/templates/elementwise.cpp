@@ -164,11 +164,11 @@ protected:
 
 private:
   static TreePtr bodies(const Region& region) {
-    TreePtr all;
-    for (int s = int(region.stages.size()) - 1; s >= 0; --s)
+    std::vector<TreePtr> all;
+    for (int s = 0; s < int(region.stages.size()); ++s)
       if (is_output(region, s))
-        all = all ? loops::then(loops::body(s), std::move(all)) : loops::body(s);
-    return all;
+        all.push_back(loops::body(s));
+    return in_turn(std::move(all));
   }
 
   static Built chunks(const Region& region, std::int64_t chunk, const Map& map) {

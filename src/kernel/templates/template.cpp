@@ -69,6 +69,16 @@ loops::TreePtr digits(const Region& region, int axis, std::vector<LoopDigit> ste
 }
 
 loops::TreePtr in_turn(std::vector<loops::TreePtr> parts) {
+  constexpr std::size_t kInAList = 64; // lists of lists are not as deep
+  while (parts.size() > kInAList) {
+    std::vector<loops::TreePtr> lists;
+    for (auto at = parts.begin(); at != parts.end();) {
+      const auto end = at + std::min(std::ptrdiff_t(kInAList), parts.end() - at);
+      lists.push_back(in_turn({at, end}));
+      at = end;
+    }
+    parts = std::move(lists);
+  }
   loops::TreePtr all = parts.back();
   for (std::size_t i = parts.size() - 1; i-- > 0;)
     all = loops::then(parts[i], std::move(all));

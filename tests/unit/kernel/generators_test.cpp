@@ -1,6 +1,7 @@
 // Which generator takes which region, and what its programs are made of.
 #include "kernel/families.h"
 #include "kernel/generator.h"
+#include "kernel/loops/tree.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
@@ -95,6 +96,22 @@ TEST(Generators, GenericNestsMeetOnlyWhereResultsAreWorthMemory) {
   for (const Target& t : {target(), testing::test_gpu()}) {
     EXPECT_EQ(generic_waits(outputs, t), (std::pair{0, 0})) << "the exponential is computed twice";
     EXPECT_EQ(generic_waits(rows, t), (std::pair{3, 3})) << "maxima, exponentials, sums";
+  }
+}
+
+/// More nests than a tree may be deep.
+TEST(Generators, HundredsOfOutputsAreOneKernel) {
+  Graph g;
+  const Shape s{37};
+  NodeId x = g.input("x", DType::F32, s);
+  for (int i = 0; i < 250; ++i)
+    g.outputs.push_back(x = g.binary(Op::Add, x, scalar(g, i % 3 - 1, s)));
+  const testing::RegionCase c = only_region_of(g);
+  ASSERT_GT(c.region.outputs.size(), std::size_t(loops::kMostDepth));
+  for (const Target& t : {target(), testing::test_gpu()}) {
+    EXPECT_EQ(lower_greedily(c.region, t).schedule.generator, "elementwise");
+    for (const Generator* generator : {&elementwise_generator(), &generic_generator()})
+      EXPECT_EQ(testing::check_schedule(c, *generator, generator->space(c.region, t).at(0), t), "");
   }
 }
 
