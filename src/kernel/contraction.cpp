@@ -23,8 +23,6 @@ namespace {
 /// Maps of more work than this (in additions an element) are written as a loop over the tile
 /// instead of once for each register.
 constexpr double kHeavyEpilogue = 8;
-/// Steps of the depth that one worker packs in a row.
-constexpr std::int64_t kStepsInTurn = 16;
 
 class Contraction {
 public:
@@ -124,11 +122,9 @@ private:
                                               Expr((t_.kc + kStepsInTurn - 1) / kStepsInTurn)};
               core_loop(b_, extents, [&](std::span<const Expr> at) {
                 const Expr steps = min(Expr(t_.kc), steps_ - at[0] * Expr(t_.kc));
-                b_.loop(at[1] * Expr(kStepsInTurn),
-                        min(steps, at[1] * Expr(kStepsInTurn) + Expr(kStepsInTurn)), Expr(1),
-                        Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
-                          side.pack_step(buffer, at[0] * count * size, p, Expr(0), count, at[0], k);
-                        });
+                const Expr from = at[1] * Expr(kStepsInTurn);
+                side.pack_steps(buffer, at[0] * count * size, p, Expr(0), count, at[0], from,
+                                min(steps, from + Expr(kStepsInTurn)));
               });
               return;
             }
@@ -155,9 +151,11 @@ private:
   void pack_block(PackedSide& side, int buffer, const Expr& offset, const Point& batch,
                   const Expr& first, const Expr& end, const Expr& all, const Expr& part) {
     if (side.by_depth()) {
-      b_.loop(Expr(0), min(Expr(t_.kc), steps_ - part * Expr(t_.kc)), Expr(1), Expr(t_.kc),
-              Bind::Serial,
-              [&](const Expr& k) { side.pack_step(buffer, offset, batch, first, end, part, k); });
+      const Expr steps = min(Expr(t_.kc), steps_ - part * Expr(t_.kc));
+      b_.loop(Expr(0), steps, Expr(kStepsInTurn), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+        side.pack_steps(buffer, offset, batch, first, end, part, k,
+                        min(steps, k + Expr(kStepsInTurn)));
+      });
       return;
     }
     b_.loop(first, end, Expr(1), all, Bind::Serial, [&](const Expr& i) {

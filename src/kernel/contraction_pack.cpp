@@ -198,11 +198,12 @@ bool PackedSide::by_depth() const {
          (whole_depth_ || !t_.matrix);
 }
 
-void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, const Expr& first,
-                           const Expr& end, const Expr& part, const Expr& k) {
+void PackedSide::pack_steps(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                            const Expr& end, const Expr& part, const Expr& from,
+                            const Expr& until) {
   const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
-  const Expr step = part * Expr(t_.kc) + k;
-  const auto panel = [&](const Expr& p, bool masked, bool half) {
+  const Expr start = part * Expr(t_.kc);
+  const auto store = [&](const Expr& p, bool masked, const Expr& k, bool half) {
     for (int v = 0; v < width_; v += t_.lanes) {
       Point point = batch;
       point.lanes = t_.lanes;
@@ -211,23 +212,21 @@ void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, c
       if (masked)
         point.mask.push_back(panels_.inside(index));
       const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
-      b_.store(buffer, place, vector_at(point, step, half));
+      b_.store(buffer, place, vector_at(point, start + k, half));
     }
   };
-  const Expr whole = floordiv(panels_.extent, width_);
-  const auto panels = [&](bool half) {
-    b_.loop(first, min(end, whole), Expr(1), max(whole, Expr(1)), Bind::Serial,
-            [&](const Expr& p) { panel(p, false, half); });
-    if (!proves_less_equal(end, whole))
-      b_.when({{whole, first, end}}, [&] { panel(whole, true, half); });
+  const Expr pairs = floordiv(form_.depth.extent, t_.width) - start; // whole ones of the part
+  const auto panel = [&](const Expr& p, bool masked) {
+    b_.loop(from, whole_depth_ ? until : min(until, max(pairs, from)), Expr(1), Expr(t_.kc),
+            Bind::Serial, [&](const Expr& k) { store(p, masked, k, false); });
+    if (!whole_depth_)
+      b_.when({{pairs, from, until}}, [&] { store(p, masked, pairs, true); });
   };
-  if (whole_depth_) {
-    panels(false);
-    return;
-  }
-  const Expr pairs = floordiv(form_.depth.extent, t_.width);
-  b_.when({{step, Expr(0), pairs}}, [&] { panels(false); });
-  b_.when({{step, pairs, steps_}}, [&] { panels(true); });
+  const Expr whole = floordiv(panels_.extent, width_);
+  b_.loop(first, min(end, whole), Expr(1), max(whole, Expr(1)), Bind::Serial,
+          [&](const Expr& p) { panel(p, false); });
+  if (!proves_less_equal(end, whole))
+    b_.when({{whole, first, end}}, [&] { panel(whole, true); });
 }
 
 void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, const Expr& panel,

@@ -31,6 +31,9 @@ DType word_of(const ContractionForm& form, const Tiles& tiles);
 ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& side,
                      const Tiles& tiles, const Point& point, const Expr& step, bool half);
 
+/// Steps of the depth that one worker packs in a row.
+constexpr std::int64_t kStepsInTurn = 16;
+
 /// A side in panels of `width` elements, zeros or repeats behind the last: panel p of depth block c
 /// holds element (p * width + i, c * kc + k) at i + k * width. A panel has room for one vector more
 /// than it holds, so that vectors may be stored over its end. `rows_of_chunks`, for the left side
@@ -52,10 +55,12 @@ public:
   /// axes set; `offset`: the panel's place in `buffer`.
   void pack_panel(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
                   const Expr& part);
-  /// The same for one step `k` of the part, and the panels from `first` to `end`; the place of
-  /// panel p is offset + (p - first) * panel_elements().
-  void pack_step(int buffer, const Expr& offset, const Point& batch, const Expr& first,
-                 const Expr& end, const Expr& part, const Expr& k);
+  /// The same for the steps of the part from `from` to `until`, kStepsInTurn at most, and the
+  /// panels from `first` to `end`; the place of panel p is offset + (p - first) * panel_elements().
+  /// What depends on the panel is computed once for all of its steps, whose vectors are neighbours
+  /// in the panel.
+  void pack_steps(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                  const Expr& end, const Expr& part, const Expr& from, const Expr& until);
 
 private:
   void along_panel(int buffer, const Expr& offset, const Point& batch, const Expr& first,
