@@ -1,6 +1,7 @@
 #include "compiler/partitioned.h"
 
 #include "compiler/canonical.h"
+#include "compiler/inlining.h"
 #include "compiler/recompute_in_readers.h"
 #include "compiler/regions.h"
 #include "compiler/search/machine.h"
@@ -11,6 +12,8 @@
 #include "kernel/stream_form.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 namespace egret::compiler {
 
@@ -119,12 +122,38 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
   }
 }
 
+/// Positions that gathers and scatters would compute for every element of their rows, by divisions,
+/// as interpolations do: a CPU reads them from its cache in less time. A scatter that sees how its
+/// index is selected knows more of it.
+std::set<NodeId> repeated_positions(const GraphFacts& facts) {
+  constexpr double kLeastFlops = 8, kLeastTimes = 16;
+  const ir::Graph& graph = facts.graph();
+  std::set<NodeId> found;
+  for (const Recomputed& made : recomputed_values(facts, std::vector<bool>(graph.size()))) {
+    if (made.flops <= kLeastFlops || graph[made.node].op == Op::Select)
+      continue;
+    for (const Use& use : facts.uses(made.node)) {
+      const OpClass cls = info_of(graph[use.reader].op).cls;
+      if ((cls == OpClass::Gather || cls == OpClass::Scatter) && use.operand == 1 &&
+          elements_of(frame_of(graph, use.reader)) >=
+              kLeastTimes * elements_of(graph[made.node].shape))
+        found.insert(made.node);
+    }
+  }
+  return found;
+}
+
 } // namespace
 
 Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
                                const PartitionChoices& choices) {
-  if (!fuse || !target.is_gpu())
+  if (!fuse)
     return partition_with_streams(facts, fuse, target, choices);
+  if (!target.is_gpu()) {
+    PartitionChoices own = choices;
+    own.stored.merge(repeated_positions(facts));
+    return partition_with_streams(facts, fuse, target, own);
+  }
   PartitionChoices first = choices;
   first.columns = true;
   return with_recomputed_values(facts, target, first, [&](const PartitionChoices& changed) {

@@ -2,6 +2,7 @@
 #include "compiler/canonical.h"
 #include "compiler/compile.h"
 #include "compiler/partition.h"
+#include "compiler/partitioned.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "support/null_device.h"
@@ -351,6 +352,25 @@ TEST(Partition, AMaskThatManyHeadsReadIsStoredWhereItIsDear) {
   g.outputs = {g.binary(Op::Add, scores, every)};
   const auto [bytes, lines] = written(g);
   EXPECT_EQ(bytes, 4 * (heads * n * n + n * n));
+}
+
+// A CPU divides once for each position instead of once for each element of each row.
+TEST(Partition, PositionsOfManyRowsAreStoredOnCpus) {
+  const auto kernels = [](std::int64_t rows, Op op) {
+    Graph g;
+    const NodeId data = g.input("data", DType::F32, {Expr(rows), 30});
+    const NodeId far = g.binary(Op::Mul, g.iota(75), g.broadcast(g.constant(DType::I64, 30), {75}));
+    const NodeId at = g.binary(Op::IDiv, far, g.broadcast(g.constant(DType::I64, 75), {75}));
+    if (op == Op::Gather)
+      g.outputs = {g.gather(data, at, 1)};
+    else
+      g.outputs = {g.scatter(op, data, at, g.input("updates", DType::F32, {Expr(rows), 75}), 1)};
+    const GraphFacts facts(g);
+    return partition_for_target(facts, true, kernel::Target{}).groups.size();
+  };
+  EXPECT_EQ(kernels(96, Op::Gather), 2u);
+  EXPECT_EQ(kernels(2, Op::Gather), 1u);
+  EXPECT_EQ(kernels(96, Op::ScatterAdd), 2u);
 }
 
 } // namespace
