@@ -6,10 +6,11 @@
 #include "kernel/program.h"
 #include "support/thread_pool.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace egret::backend {
@@ -26,49 +27,95 @@ struct HostLaunch {
   bool uses_barrier;
 };
 
-/// Safe to use from many threads.
+/// Safe to use from many threads, whose launches go on at the same time. A thread that launches
+/// alone has all workers. Those whose launches overlap share them: the workers are divided in
+/// halves, quarters and so on, until each launch has a part of its own, and put together again when
+/// launches have not overlapped for a while. What takes one worker runs on the thread that launches
+/// it. Nothing that a kernel computes depends on how many workers it has.
 class HostWorkers {
 public:
-  explicit HostWorkers(int workers) : pool_(workers) {}
+  explicit HostWorkers(int workers);
+  ~HostWorkers();
+  HostWorkers(const HostWorkers&) = delete;
+  HostWorkers& operator=(const HostWorkers&) = delete;
 
   /// Calls `run(block, worker, workers)` for each of at most `workers` workers (0: as many as can
   /// be of use) and returns when all have returned. The block is the given one with worker memory
   /// and the barrier, an egret::Barrier that is null for one worker, filled in.
   template <class F>
   void launch(const HostLaunch& launch, const kernel::ArgBlock& block, int workers, F&& run) {
-    const int count = workers_for(launch, block, workers);
     const std::int64_t bytes = launch.worker_bytes.at(block.dims);
-    if (count == 1 && bytes == 0) {
-      // No other thread takes part and nothing is shared: other launches need not be waited for.
-      run(block, 0, 1);
-      return;
+    if (const int useful = useful_workers(launch, block, workers); useful > 1) {
+      const Turn turn(*this);
+      if (Team* team = turn.team()) {
+        const int count = std::min(useful, team->pool.size());
+        const kernel::ArgBlock full = team->filled(launch, block, count, bytes);
+        team->pool.run(count, [&](int worker, int all) {
+          const Inside inside(*this);
+          run(full, worker, all);
+        });
+        return;
+      }
     }
-    std::lock_guard lock(launch_);
-    const kernel::ArgBlock full = filled(launch, block, count, bytes);
-    if (count == 1)
-      run(full, 0, 1);
-    else
-      pool_.run(count, [&](int worker, int all) { run(full, worker, all); });
+    if (bytes == 0)
+      return run(block, 0, 1);
+    void* const memory[] = {own_memory(bytes)};
+    kernel::ArgBlock full = block;
+    full.worker_memory = memory;
+    run(full, 0, 1);
   }
 
 private:
-  // What one launch at a time needs, kept from launch to launch.
-  struct Scratch {
+  /// Some of the workers, and what one launch at a time needs, kept from launch to launch.
+  struct Team {
+    explicit Team(int workers) : pool(workers) {}
+    ~Team();
+    /// While `busy` is held.
+    kernel::ArgBlock filled(const HostLaunch& launch, const kernel::ArgBlock& block, int count,
+                            std::int64_t bytes);
+
+    ThreadPool pool;
+    std::mutex busy;
     std::vector<void*> memory;      ///< by worker
     std::vector<std::size_t> sizes; ///< bytes of each
     Barrier barrier;
-
-    ~Scratch();
-    void reserve(std::size_t workers, std::size_t bytes);
   };
 
-  int workers_for(const HostLaunch& launch, const kernel::ArgBlock& block, int workers) const;
-  kernel::ArgBlock filled(const HostLaunch& launch, const kernel::ArgBlock& block, int count,
-                          std::int64_t bytes);
+  /// While one lives, its thread launches; team(): on these workers, or alone.
+  class Turn {
+  public:
+    explicit Turn(HostWorkers& all);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Team* team() const noexcept { return team_; }
 
-  ThreadPool pool_;
-  std::mutex launch_; ///< held while scratch_ is in use
-  Scratch scratch_;
+  private:
+    HostWorkers& all_;
+    Team* team_ = nullptr;
+  };
+
+  /// This thread is one of the workers.
+  class Inside {
+  public:
+    explicit Inside(const HostWorkers& all) noexcept;
+    ~Inside();
+    Inside(const Inside&) = delete;
+
+  private:
+    const HostWorkers* before_;
+  };
+
+  int useful_workers(const HostLaunch& launch, const kernel::ArgBlock& block, int workers) const;
+  std::size_t level_for(int launches) noexcept;
+  /// Of this thread.
+  static void* own_memory(std::int64_t bytes);
+
+  const int size_;
+  /// By how often the workers are divided: 1 team, 2, 4 ... of more than one worker each.
+  std::vector<std::vector<std::unique_ptr<Team>>> teams_;
+  std::atomic<int> launches_{0};      ///< that go on
+  std::atomic<std::size_t> level_{0}; ///< place in teams_; its size: all run alone
+  std::atomic<int> calm_{0};          ///< launches since half the teams were too few
 };
 
 } // namespace egret::backend
