@@ -241,9 +241,9 @@ private:
     unite();
   }
 
-  /// Reads, and of a state first all who read what is overwritten. Where that cannot be, because a
-  /// reader needs something of the writer's, the plan writes elsewhere and copies. Kernels are
-  /// numbered from the window's begin.
+  /// Reads, and of an input that is overwritten first all who read it. Where that cannot be,
+  /// because a reader needs something of the writer's, the plan writes elsewhere and copies.
+  /// Kernels are numbered from the window's begin.
   KernelEdges linked(std::size_t count) const {
     KernelEdges edges(count);
     std::map<NodeId, std::size_t> writer;
@@ -259,9 +259,9 @@ private:
       }
     Reach reads(edges);
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
-      if (outputs_[o].state_input < 0)
+      if (outputs_[o].overwritten() < 0)
         continue;
-      const NodeId old = graph_.inputs()[static_cast<std::size_t>(outputs_[o].state_input)];
+      const NodeId old = graph_.inputs()[static_cast<std::size_t>(outputs_[o].overwritten())];
       const auto w = writer.find(same_memory(graph_, graph_.outputs[o]));
       if (w == writer.end())
         continue;

@@ -61,7 +61,7 @@ public:
   Launches run(const std::vector<kernel::KernelEntry>& entries,
                const std::vector<double>& seconds) {
     find_writers();
-    replace_states();
+    overwrite_inputs();
     number_values();
     for (std::size_t k = 0; k < kernels_.size(); ++k)
       add_launch(k, entries[static_cast<std::size_t>(kernels_[k].entry)].program,
@@ -83,6 +83,11 @@ private:
     const std::int64_t slot = specs_.empty() ? -1 : specs_[output].state_input;
     return slot < 0 ? std::nullopt : std::optional(graph_.inputs()[slot]);
   }
+  /// The graph input that an output replaces, or may be written over, if any.
+  std::optional<NodeId> overwritten_by(int output) const {
+    const std::int64_t slot = specs_.empty() ? -1 : specs_[output].overwritten();
+    return slot < 0 ? std::nullopt : std::optional(graph_.inputs()[slot]);
+  }
 
   void find_writers() {
     next_.resize(kernels_.size());
@@ -100,13 +105,13 @@ private:
       result_.output_of[same_memory(graph_, graph_.outputs[o])] = static_cast<int>(o);
   }
 
-  /// A state is replaced in place when everything else that reads the old value can run before;
-  /// else it is copied back afterwards.
-  void replace_states() {
+  /// An input is overwritten when everything else that reads it can run before; else a state is
+  /// copied back afterwards.
+  void overwrite_inputs() {
     for (int o = 0; o < static_cast<int>(graph_.outputs.size()); ++o) {
-      if (!state_of(o))
+      if (!overwritten_by(o))
         continue;
-      const NodeId old = *state_of(o);
+      const NodeId old = *overwritten_by(o);
       const NodeId fresh = same_memory(graph_, graph_.outputs[o]);
       const int w = writer_.at(fresh);
       const auto& readers = readers_[old];
@@ -114,7 +119,8 @@ private:
                         std::all_of(readers.begin(), readers.end(),
                                     [&](int r) { return r == w || !reaches(next_, w, r); });
       if (!fits) {
-        result_.copies.push_back({fresh, o});
+        if (state_of(o))
+          result_.copies.push_back({fresh, o});
         continue;
       }
       result_.in_place.insert(o);
@@ -210,12 +216,12 @@ ir::Node workspace_node(const kernel::Buffer& buffer) {
   return node;
 }
 
-void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
-                             const std::vector<OutputSpec>& outputs) {
+void declare_overwritten_inputs(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
+                                const std::vector<OutputSpec>& outputs) {
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    if (outputs[o].state_input < 0)
+    if (outputs[o].overwritten() < 0)
       continue;
-    const NodeId old = graph.inputs()[outputs[o].state_input],
+    const NodeId old = graph.inputs()[outputs[o].overwritten()],
                  fresh = same_memory(graph, graph.outputs[o]);
     for (BuiltRegion& built : regions) {
       const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);

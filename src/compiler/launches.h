@@ -21,7 +21,7 @@ struct Launches {
   std::vector<Copy> copies;
   std::map<ir::NodeId, int> value_of;  ///< stored nodes, as values of `graph`
   std::map<ir::NodeId, int> output_of; ///< stored nodes, as outputs of the ir::Graph
-  std::set<int> in_place;              ///< outputs that are written where the old state is
+  std::set<int> in_place; ///< outputs that are written over an input, always or in some runs
 };
 
 /// `seconds`: of a launch, by entry.

@@ -145,8 +145,16 @@ void plan_launches(C& c) {
 }
 
 void find_chains(C& c) {
-  c.chains =
-      chain_launches(c.planned->plan, c.target, c.options.strict.value_or(strict_by_environment()));
+  kernel::Plan& plan = c.planned->plan;
+  c.chains = chain_launches(plan, c.target, c.options.strict.value_or(strict_by_environment()));
+  // The blocks of a chain wait for each other by the slots that they share: what one of its steps
+  // writes has memory of its own.
+  for (const Chain& chain : c.chains)
+    for (int s = chain.first; s < chain.end(); ++s)
+      for (const int slot : plan.steps[static_cast<std::size_t>(s)].slots)
+        if (kernel::Slot& written = plan.slots[static_cast<std::size_t>(slot)];
+            written.kind == kernel::SlotKind::Output)
+          written.input = -1;
 }
 
 // Verifiers and printers.
@@ -289,8 +297,8 @@ constexpr std::array kPasses = {
   Pass{"fuse-column-reductions", Phase::Regions, "sums over rows that another kernel goes through join it",
        fuses_columns, [](C& c) { fuse_column_reductions(c.parts.regions, c.target); }, kDevelopers, verify_regions, print_regions},
 
-  Pass{"update-in-place", Phase::Launches, "kernels may write new values of states over the old ones",
-       nullptr, [](C& c) { declare_states_in_place(c.candidate->graph(), c.parts.regions, c.options.outputs); },
+  Pass{"update-in-place", Phase::Launches, "kernels may write new values over the old ones",
+       nullptr, [](C& c) { declare_overwritten_inputs(c.candidate->graph(), c.parts.regions, c.options.outputs); },
        kDevelopers, verify_regions, print_regions},
   Pass{"batch", Phase::Launches, "small independent kernels share a launch",
        may_batch, [](C& c) { batch_small_kernels(c.candidate->graph(), c.parts.regions, c.options.outputs, c.target); },

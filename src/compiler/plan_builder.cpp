@@ -105,9 +105,11 @@ private:
     if (auto made = slot_of_.find(node); made != slot_of_.end()) // by a launch before
       return made->second;
     const int number = launches_.output_of.at(node);
-    if (launches_.in_place.count(number))
+    const bool in_place = launches_.in_place.count(number) > 0;
+    if (in_place && state_of(number) >= 0)
       return slot_of_[node] = plan_.output_slots[number];
-    const int slot = add_slot(SlotKind::Output, graph_[node], number);
+    const int slot = add_slot(SlotKind::Output, graph_[node], number,
+                              in_place ? specs_[static_cast<std::size_t>(number)].over_input : -1);
     plan_.slots[slot].shape = graph_[graph_.outputs[number]].shape;
     return plan_.output_slots[number] = slot_of_[node] = slot;
   }

@@ -20,11 +20,11 @@ struct PlannedKernel {
   int entry;
 };
 
-/// Lets a kernel that makes the new value of a state overwrite the old one, which it reads itself,
-/// if every read is of the very element that is written: it is declared as the output's alias,
-/// which generators honour. To be called before programs are made of the regions.
-void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
-                             const std::vector<OutputSpec>& outputs);
+/// Lets a kernel whose output overwrites an input, which it reads itself, do so if every read is of
+/// the very element that is written: it is declared as the output's alias, which generators honour.
+/// To be called before programs are made of the regions.
+void declare_overwritten_inputs(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
+                                const std::vector<OutputSpec>& outputs);
 
 /// What is known of the kernels' costs and asked of the plan's memory.
 struct PlanWishes {

@@ -150,7 +150,8 @@ std::string print(const Plan& plan) {
     if (s.number >= 0)
       out += fmt::format(" {}", s.number);
     if (s.input >= 0)
-      out += fmt::format(" of input {}", s.input);
+      out +=
+          fmt::format(" {} input {}", s.kind == SlotKind::Output ? "perhaps over" : "of", s.input);
     out +=
         fmt::format(": {}{}, {} bytes", egret::name_of(s.dtype), to_string(s.shape), s.bytes.str());
     if (s.kind == SlotKind::Arena)
@@ -189,6 +190,7 @@ void verify(const Plan& plan) {
   std::vector<bool> defined(plan.slots.size(), false);
   for (std::size_t i = 0; i < plan.slots.size(); ++i)
     defined[i] = plan.slots[i].kind == SlotKind::Input || plan.slots[i].kind == SlotKind::State;
+  std::vector<bool> overwritten(plan.slots.size(), false); // inputs, by outputs so far
   for (const auto* list : {&plan.input_slots, &plan.output_slots})
     for (int s : *list)
       ensure(s >= -1 && s < int(plan.slots.size()), "plan: no slot {}", s);
@@ -210,6 +212,9 @@ void verify(const Plan& plan) {
         check_offsets(plan, step, int(i));
     }
     auto uses = uses_of(plan, step);
+    for (const Use& u : uses)
+      ensure(!overwritten[std::size_t(u.slot)],
+             "plan: step {} reads slot {}, which an output may have overwritten", i, u.slot);
     for (const Use& u : uses) {
       // A scatter that works in place finds its data in the slot whose memory it takes over.
       for (std::size_t j = 0; u.updates && !defined[u.slot] && j < plan.slots.size(); ++j)
@@ -227,6 +232,8 @@ void verify(const Plan& plan) {
         ensure(plan.slots[u.slot].kind != SlotKind::Input, "plan: step {} writes input slot {}", i,
                u.slot);
         defined[u.slot] = true;
+        if (const Slot& slot = plan.slots[u.slot]; slot.kind == SlotKind::Output && slot.input >= 0)
+          overwritten.at(std::size_t(plan.input_slots.at(std::size_t(slot.input)))) = true;
       }
   }
   for (std::size_t o = 0; o < plan.output_slots.size(); ++o)

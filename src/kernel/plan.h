@@ -24,7 +24,9 @@ struct Slot {
   Expr bytes;
   Expr offset;              ///< Arena
   std::int64_t number = -1; ///< Input: of the graph's input; Output and State: of the graph's
-                            ///< output (State: `input` is its input)
+                            ///< output
+  /// State: the graph's input that it is. Output: the one whose memory the run may use for it, if
+  /// the caller gives that away: no step reads the input once the output is written; -1: none.
   std::int64_t input = -1;
   int first_step = 0, last_step = 0; ///< life
 };

@@ -78,6 +78,8 @@ private:
   std::vector<StoragePtr> place_slots(const DimValues& dims, std::span<const RunInput> inputs,
                                       Scratch& scratch, StoragePtr& arena) const;
   StoragePtr allocate(const DimValues& dims, const Expr& bytes, MemoryUse use) const;
+  bool takes_input(std::span<const RunInput> inputs, const kernel::Slot& slot,
+                   const DimValues& dims) const;
   void* input_memory(std::span<const RunInput> inputs, const kernel::Slot& slot,
                      Scratch& scratch) const;
   void list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
@@ -167,6 +169,8 @@ std::vector<StoragePtr> PlanProgram::place_slots(const DimValues& dims,
       scratch.memory[s] = input_memory(inputs, slot, scratch);
       break;
     case kernel::SlotKind::Output: {
+      if (takes_input(inputs, slot, dims))
+        break;
       auto storage = allocate(dims, slot.bytes, MemoryUse::Value);
       scratch.memory[s] = storage->data();
       outputs[static_cast<std::size_t>(slot.number)] = std::move(storage);
@@ -178,7 +182,27 @@ std::vector<StoragePtr> PlanProgram::place_slots(const DimValues& dims,
       break;
     }
   }
+  // Behind everything that may throw: the value is as good as gone.
+  for (std::size_t s = 0; s < plan.slots.size(); ++s) {
+    const kernel::Slot& slot = plan.slots[s];
+    if (slot.kind != kernel::SlotKind::Output || !takes_input(inputs, slot, dims))
+      continue;
+    const StoragePtr& given = inputs[static_cast<std::size_t>(slot.input)].storage;
+    given->change();
+    scratch.memory[s] = given->data();
+    outputs[static_cast<std::size_t>(slot.number)] = given;
+  }
   return outputs;
+}
+
+// Whether an output is written over the input that it may overwrite.
+bool PlanProgram::takes_input(std::span<const RunInput> inputs, const kernel::Slot& slot,
+                              const DimValues& dims) const {
+  if (slot.input < 0)
+    return false;
+  const RunInput& input = inputs[static_cast<std::size_t>(slot.input)];
+  return input.given && share_memory(device_, input.storage->device()) &&
+         input.storage->bytes() == static_cast<std::size_t>(dims(slot.bytes));
 }
 
 // Chains step by step, for people who look at each.

@@ -17,6 +17,9 @@ struct RunInput {
   StoragePtr storage;           ///< of inputs in memory
   std::uint64_t bits = 0;       ///< of by-value inputs
   const Shape* shape = nullptr; ///< the actual shape; needed where the graph's is symbolic
+  /// The caller needs the value no longer: an output may be written over it
+  /// (OutputSpec::over_input), which Storage::change() announces before the first launch.
+  bool given = false;
 };
 
 /// A graph with everything needed to run it. Thread-safe: several threads may run one program at

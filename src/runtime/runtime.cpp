@@ -105,7 +105,8 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   for (const bool steady : options.steady)
     key = combine(key, steady);
   for (const compiler::OutputSpec& output : options.outputs)
-    key = combine(key, static_cast<std::uint64_t>(output.state_input));
+    key = combine(combine(key, static_cast<std::uint64_t>(output.state_input)),
+                  static_cast<std::uint64_t>(output.over_input));
   for (const auto& [name, schedule] : options.schedules)
     key = combine(combine(key, hash_text(name)), hash_text(schedule));
   return key;

@@ -81,7 +81,8 @@ private:
       return !(node.place & kLeafBit) && forgotten_[node.place] ? Answer::Yes : Answer::No;
     if (node.epoch == epoch_)
       return static_cast<Answer>(node.place);
-    if (node.in_flight || node.kind == Node::Kind::Placeholder || node.scope || is_elsewhere(node))
+    if (node.in_flight || node.failure || node.kind == Node::Kind::Placeholder || node.scope ||
+        is_elsewhere(node))
       return Answer::Refused;
     if (node.is_leaf_value())
       return Answer::No;

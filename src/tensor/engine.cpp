@@ -34,10 +34,15 @@ std::condition_variable& landed() {
        who, node.scope->name);
 }
 
-// Moves the operands of a node with a value to `dropped`, unless a gradient may need them: none
-// goes beyond a leaf, such as what an optimizer has put in a parameter's place.
+// A gradient may need the recipe of a node with a value: none goes beyond a leaf, such as what an
+// optimizer has put in a parameter's place.
+bool keeps_recipe(const Node& node) {
+  return node.needs_grad.load(std::memory_order_relaxed) && !node.spent.load() && !node.grad_leaf;
+}
+
+// Moves the operands of a node with a value to `dropped`, unless a gradient may need them.
 void drop_recipe(Node& node, std::vector<NodePtr>& dropped) {
-  if (node.needs_grad.load(std::memory_order_relaxed) && !node.spent.load() && !node.grad_leaf)
+  if (keeps_recipe(node))
     return;
   for (NodePtr& input : node.inputs)
     dropped.push_back(std::move(input));
@@ -125,6 +130,8 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
       }
       if (node.in_flight)
         return void_but(&node, nullptr);
+      if (node.failure)
+        std::rethrow_exception(node.failure);
       if (node.is_leaf_value()) {
         meet_leaf(node);
         stack.pop_back();
@@ -247,11 +254,85 @@ runtime::RunInput run_input_locked(Node& node, Left& left) {
   return input;
 }
 
+// Leaves of a walk whose values nothing needs any more once its outputs have theirs, such as a
+// parameter before its update: a run may write over them.
+class Given {
+public:
+  Given() = default;
+  /// Needs engine_mutex(). `inputs`: of the leaves; each that is given says so.
+  Given(const Walk& w, std::vector<runtime::RunInput>& inputs) {
+    const std::vector<long> ending = references_that_end(w);
+    for (std::size_t slot = 0; slot < w.leaves.size(); ++slot) {
+      const NodePtr& leaf = w.leaves[slot];
+      if (leaf->storage && ends(leaf, ending[slot]) && is_sole(inputs[slot].storage)) {
+        inputs[slot].given = true;
+        leaves_.push_back({leaf, inputs[slot].storage->version()});
+      }
+    }
+  }
+
+  /// Needs engine_mutex(). Who comes to read what was overwritten all the same gets an error, not
+  /// other numbers. Whether anything was.
+  bool forget_overwritten() const {
+    bool any = false;
+    for (const auto& [leaf, version] : leaves_)
+      if (leaf->storage && leaf->storage->version() != version) {
+        leaf->storage = nullptr; // the run and its result have it
+        leaf->failure = overwritten();
+        any = true;
+      }
+    return any;
+  }
+
+private:
+  struct Leaf {
+    NodePtr node;
+    std::uint64_t version;
+  };
+
+  // By leaf: how many references to it end when the outputs have values. An output lets its recipe
+  // go, and so does every operation that only such recipes refer to.
+  static std::vector<long> references_that_end(const Walk& w) {
+    std::vector<long> of_operations(w.order.size(), 0), of_leaves(w.leaves.size(), 0);
+    std::vector<bool> is_output(w.order.size(), false);
+    for (const NodePtr& output : w.outputs)
+      is_output[output->place] = true;
+    for (std::size_t i = w.order.size(); i-- > 0;) {
+      const Node& node = *w.order[i];
+      if (is_output[i] ? keeps_recipe(node) : node.weak_from_this().use_count() != of_operations[i])
+        continue;
+      for (const NodePtr& input : node.inputs)
+        ++(input->place & kLeafBit ? of_leaves[input->place & ~kLeafBit]
+                                   : of_operations[input->place]);
+    }
+    return of_leaves;
+  }
+  static const std::exception_ptr& overwritten() {
+    static const auto* const error = new std::exception_ptr(
+        std::make_exception_ptr(InternalError("a value is read that a result was written over")));
+    return *error;
+  }
+  // The walk has one reference of its own.
+  static bool ends(const NodePtr& leaf, long ending) { return leaf.use_count() == ending + 1; }
+  // `storage` is the second reference beside the leaf's.
+  static bool is_sole(const runtime::StoragePtr& storage) {
+    if (!storage || storage.use_count() != 2 || storage->borrowed())
+      return false;
+    runtime::StoragePtr last = storage; // its release orders what others read of it before the run
+    last = nullptr;
+    return true;
+  }
+
+  std::vector<Leaf> leaves_;
+};
+
 // Sets values, lets recipes go that no gradient needs, and wakes who waits.
-void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePtr> values) {
+void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePtr> values,
+             const Given& given = {}) {
   std::vector<NodePtr> dropped; // let go after the lock
   {
     std::lock_guard lock(engine_mutex());
+    given.forget_overwritten();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       Node& node = *outputs[i];
       node.in_flight = false;
@@ -263,11 +344,18 @@ void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePt
   landed().notify_all();
 }
 
-void withdraw(const std::vector<NodePtr>& outputs) {
+// They can be computed again, unless values that they are made of are gone.
+void withdraw(const std::vector<NodePtr>& outputs, const Given& given = {}) {
   {
     std::lock_guard lock(engine_mutex());
-    for (const NodePtr& node : outputs)
+    const std::exception_ptr failure =
+        given.forget_overwritten() ? std::current_exception() : nullptr;
+    for (const NodePtr& node : outputs) {
       node->in_flight = false;
+      node->failure = failure;
+      if (failure)
+        node->leave_queue();
+    }
   }
   landed().notify_all();
 }
@@ -324,6 +412,7 @@ Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
   std::vector<runtime::RunInput> inputs;
   std::vector<NodePtr> dropped; // let go after the lock
   Left left;
+  Given given;
   std::vector<NodePtr> piece, stored;
   {
     std::unique_lock lock(engine_mutex());
@@ -356,6 +445,8 @@ Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
     inputs.reserve(w.leaves.size());
     for (const NodePtr& leaf : w.leaves)
       inputs.push_back(run_input_locked(*leaf, left));
+    if (found.exploration || found.plan.overwrites)
+      given = Given(w, inputs);
     for (const NodePtr& output : w.outputs)
       output->in_flight = true;
     w.order.clear(); // raw pointers end with the lock
@@ -370,12 +461,12 @@ Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
     std::vector<Shape> sizes; // what inputs point to
     if (plan.relative)
       add_inputs(*plan.relative, w.numbers, sizes, inputs);
-    publish(w.outputs, plan.program->run(inputs));
+    publish(w.outputs, plan.program->run(inputs), given);
   } catch (const Error& error) {
-    withdraw(w.outputs);
+    withdraw(w.outputs, given);
     rethrow_with_holders(error);
   } catch (...) {
-    withdraw(w.outputs);
+    withdraw(w.outputs, given);
     throw;
   }
   return {!piece.empty(), nullptr, true};

@@ -70,12 +70,12 @@ KnownPlans::Found KnownPlans::find(const Walk& walk) {
     for (auto exact = family->exact.begin(); exact != family->exact.end(); ++exact)
       if (exact->numbers == walk.numbers) {
         family->exact.splice(family->exact.begin(), family->exact, exact);
-        found.plan = {exact->program, nullptr};
+        found.plan = {exact->program, nullptr, exact->overwrites};
         return found;
       }
     for (auto relative = family->relative.rbegin(); relative != family->relative.rend(); ++relative)
       if (relative->plan->fits(walk.numbers)) {
-        found.plan = {relative->plan->program, relative->plan};
+        found.plan = {relative->plan->program, relative->plan, relative->plan->overwrites};
         if (relative->last != walk.numbers) {
           relative->last = walk.numbers;
           relative->uses = 0;
@@ -125,7 +125,7 @@ void KnownPlans::put(const Walk& walk, const KnownPlan& plan, bool failed) {
     if (family->relative.size() > kRelative)
       family->relative.erase(family->relative.begin());
   } else {
-    family->exact.push_front({walk.numbers, plan.program});
+    family->exact.push_front({walk.numbers, plan.program, plan.overwrites});
     if (family->exact.size() > kExact)
       family->exact.pop_back();
     family->failures += failed ? 1 : 0;
@@ -158,11 +158,18 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
   (e.specializes ? runtime::count().plan_specializations : runtime::count().plan_explorations)
       .add(1);
   KnownPlan plan;
+  const auto program_of = [&](const ir::Graph& graph, bool& overwrites) {
+    compiler::Options options;
+    options.lazy = true;
+    options.outputs = compiler::outputs_over_inputs(graph);
+    overwrites = !options.outputs.empty();
+    return runtime.program(graph, options);
+  };
   if (e.general) {
     try {
-      e.relative->program = runtime.program(*e.general, {.lazy = true});
+      e.relative->program = program_of(*e.general, e.relative->overwrites);
       if (!reserves_too_much(*e.relative->program, e.graph))
-        plan = {e.relative->program, e.relative};
+        plan = {e.relative->program, e.relative, e.relative->overwrites};
     } catch (const Error&) { // no kernel for sizes that are not known: it is compiled as it is
     } catch (const InternalError&) {
       if (compiler::strict_by_environment())
@@ -171,7 +178,7 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
     }
   }
   if (!plan)
-    plan = {runtime.program(e.graph, {.lazy = true}), nullptr};
+    plan.program = program_of(e.graph, plan.overwrites);
   std::lock_guard lock(engine_mutex());
   known_plans().put(walk, plan, e.relative && !plan.relative);
   return plan;

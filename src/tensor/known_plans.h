@@ -16,6 +16,7 @@ namespace egret::detail {
 struct KnownPlan {
   std::shared_ptr<const runtime::Program> program;
   std::shared_ptr<const RelativePlan> relative; ///< null: of exactly the walk's numbers
+  bool overwrites = false; ///< inputs that are given (RunInput::given), perhaps
   explicit operator bool() const noexcept { return program != nullptr; }
 };
 
@@ -50,6 +51,7 @@ private:
   struct Exact {
     Numbers numbers;
     std::shared_ptr<const runtime::Program> program;
+    bool overwrites;
   };
   struct Relative {
     std::shared_ptr<const RelativePlan> plan;

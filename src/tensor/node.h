@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -160,6 +161,8 @@ struct Node : std::enable_shared_from_this<Node> {
   std::weak_ptr<GradSlot> slot;
   Scalar number{};                  ///< value of a number
   std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
+  /// (lock) What its evaluation threw, where what it was to be computed from is gone.
+  std::exception_ptr failure;
 
   Node() = default;
   Node(const Node&) = delete;

@@ -101,7 +101,8 @@ void run_queue(Stream& stream, const char* who) {
   {
     std::lock_guard lock(engine_mutex());
     for (const NodePtr& node : all)
-      if (node->stream == &stream && !node->is_leaf_value() && !node->in_flight && !node->scope)
+      if (node->stream == &stream && !node->is_leaf_value() && !node->in_flight && !node->failure &&
+          !node->scope)
         roots.push_back(node);
   }
   all.clear();

@@ -8,9 +8,11 @@
 namespace egret::detail {
 namespace {
 
+// What backward() has let go and another thread is computing may be written over what it is made
+// of.
 bool has_recipe(const Node& node) {
   return node.kind == Node::Kind::Op && !node.grad_leaf && node.needs_grad.load() &&
-         !node.inputs.empty();
+         !node.inputs.empty() && !(node.in_flight && node.spent.load());
 }
 
 // A value that needs a gradient and cannot pass it on.

@@ -30,6 +30,7 @@ struct RelativePlan {
   std::vector<std::size_t> scalars;         ///< numbers passed by value, behind the leaves
   std::vector<Symbol> symbols;              ///< each is the size of an input behind these
   bool has_sizes = false;                   ///< some symbol is a size, so that kernels depend on it
+  bool overwrites = false;                  ///< inputs that are given (runtime::RunInput), perhaps
 
   /// Whether it computes a walk of these numbers.
   bool fits(std::span<const std::int64_t> numbers) const;

@@ -100,7 +100,8 @@ struct FusionPlanSearch::Impl {
     std::uint64_t hash =
         combine(ir::canonical_hash(graph), saturate::hash_of(options.chosen_rules()));
     for (const OutputSpec& output : options.outputs)
-      hash = combine(hash, static_cast<std::uint64_t>(output.state_input));
+      hash = combine(combine(hash, static_cast<std::uint64_t>(output.state_input)),
+                     static_cast<std::uint64_t>(output.over_input));
     for (const bool steady : options.steady)
       hash = combine(hash, steady);
     if (options.memory_limit) // a fusion plan that was chosen without one may not meet it

@@ -1,0 +1,113 @@
+// Many steps of changing sizes, and ever-changing programs: what is kept stays the same.
+#include "egret/counters.h"
+#include "egret/functional.h"
+#include "egret/grad.h"
+#include "egret/memory.h"
+#include "egret/nn.h"
+#include "egret/optim.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <random>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EGRET_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define EGRET_SANITIZED 1
+#endif
+#endif
+
+namespace egret {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+// Of this process: pages in memory.
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(Soak, TenThousandStepsOfChangingSizesKeepNothing) {
+  Generator random(1);
+  nn::Mlp model({16, 32, 4}, random);
+  optim::AdamW optimizer(nn::named_parameters(model), {.lr = 1e-3});
+  const Tensor data = randn({200, 16}, random).eval();
+  const Tensor targets = randint({200}, 0, 4, random).eval();
+  std::mt19937 sizes(5);
+  const auto step = [&] {
+    const auto n = static_cast<std::int64_t>(2 + sizes() % 198);
+    const Tensor loss = cross_entropy(model(data[{Slice(0, n)}]), targets[{Slice(0, n)}]);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    return loss.item();
+  };
+  Counters before = counters();
+  for (int i = 0; i < 1000; ++i)
+    step();
+  EXPECT_LE((counters() - before).plan_explorations, 12u);
+  const MemoryStats early = memory_stats("cpu");
+  const std::uint64_t resident = resident_bytes();
+  before = counters();
+  double last = 0;
+  for (int i = 0; i < 9000; ++i)
+    last = step();
+  EXPECT_TRUE(std::isfinite(last));
+  const Counters spent = counters() - before;
+  const MemoryStats late = memory_stats("cpu");
+  EXPECT_EQ(spent.plan_explorations, 0u);
+  EXPECT_LE(late.in_use, early.in_use + kMiB / 4) << early.text() << late.text();
+  EXPECT_LE(late.reserved, early.reserved + kMiB) << early.text() << late.text();
+#ifndef EGRET_SANITIZED
+  EXPECT_LE(resident_bytes(), resident + 24 * kMiB);
+#endif
+}
+
+TEST(Soak, EverChangingProgramsStayWithinTheBoundOfPlans) {
+  constexpr std::size_t kBound = kMiB;
+  struct Bound {
+    Bound() { set_plan_memory(kBound); }
+    ~Bound() { set_plan_memory(256 * kMiB); }
+  } bound;
+  const Tensor x = ones({8}).eval();
+  std::mt19937 random(3);
+  const std::uint64_t evicted = counters().plans_evicted;
+  std::uint64_t most = 0;
+  for (int i = 0; i < 120; ++i) {
+    Tensor y = x;
+    for (int k = 0; k < 8; ++k)
+      switch (random() % 5) {
+      case 0:
+        y = y + x;
+        break;
+      case 1:
+        y = tanh(y);
+        break;
+      case 2:
+        y = y * y;
+        break;
+      case 3:
+        y = maximum(y, x);
+        break;
+      default:
+        y = y - y.mean();
+        break;
+      }
+    EXPECT_FALSE(std::isnan(y.sum().item()));
+    most = std::max(most, counters().plan_bytes);
+  }
+  EXPECT_GT(counters().plans_evicted, evicted);
+  EXPECT_LE(most, kBound + kMiB) << "the newest one stays, however large it is";
+}
+
+} // namespace
+} // namespace egret
