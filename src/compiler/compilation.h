@@ -57,6 +57,7 @@ struct Compilation {
 
   // Passes on the regions' kernels.
   Proposed proposed;
+  std::vector<ClaimedKernel> claimed;
   std::optional<BuiltPlan> planned;
   std::optional<OverLimit> over_limit; ///< of memory: there is no plan, and no pass runs any more
   GeneratedCode code;

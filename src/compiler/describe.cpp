@@ -113,6 +113,7 @@ Compiled compiled_of(Compilation c, CompileReport report) {
   report.graph = c.candidate->graph();
   report.search = std::move(c.proposed.search);
   report.refused = std::move(c.proposed.refusals.list);
+  report.claimed = std::move(c.claimed);
   result.plan.key = ir::canonical_hash(report.graph) ^ c.target.fingerprint;
   if (c.options.memory_limit)
     result.plan.key = combine(result.plan.key, static_cast<std::uint64_t>(*c.options.memory_limit));

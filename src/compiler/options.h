@@ -3,6 +3,7 @@
 
 #include "compiler/output_spec.h"
 #include "compiler/requested_schedules.h"
+#include "egret/builders.h"
 #include "egret/effort.h"
 #include "kernel/generator.h"
 #include "kernel/region.h"
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -64,6 +66,9 @@ struct Options {
   bool deterministic = false;
   /// Kernels with a schedule of the user's; the graph is partitioned greedily then.
   RequestedSchedules schedules;
+  /// The user's, who may claim kernels (builders.h).
+  std::vector<std::shared_ptr<const KernelBuilder>> builders;
+  std::uint64_t builders_number = 0; ///< another one for each set of builders
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
   /// Chains of launches may become one launch (Chain); kernels that only they launch have

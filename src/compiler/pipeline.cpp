@@ -2,6 +2,7 @@
 
 #include "compiler/attention_delta.h"
 #include "compiler/batching.h"
+#include "compiler/builders.h"
 #include "compiler/canonical.h"
 #include "compiler/chains.h"
 #include "compiler/fuse_column_reductions.h"
@@ -54,6 +55,9 @@ bool joins_products(const C& c) { // a joined product is whole in memory
 }
 bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
+}
+bool has_builders(const C& c) {
+  return !c.options.builders.empty() && c.device;
 }
 bool fuses_columns(const C& c) {
   return c.choices.column_reductions;
@@ -308,6 +312,10 @@ constexpr std::array kPasses = {
 
   Pass{"propose-schedules", Phase::Schedules, "each distinct region gets a schedule and a program: greedy, remembered or measured",
        nullptr, [](C& c) { c.proposed = c.proposer->propose(c.candidate->graph(), c.parts.regions, c.search_seconds); },
+       kAlways, verify_schedules, print_schedules},
+
+  Pass{"ask-builders", Phase::Schedules, "kernels that builders of the user's claim take the place of slower ones",
+       has_builders, [](C& c) { c.claimed = ask_builders(c.candidate->graph(), c.parts.regions, c.options, c.target, *c.device, c.proposed); },
        kAlways, verify_schedules, print_schedules},
 
   Pass{"plan-memory", Phase::Plan, "order of launches, recomputation under a limit, offsets in one arena",

@@ -105,6 +105,12 @@ std::string CompileReport::text() const {
     out += line + "\n";
   for (const RefusedKernel& r : refused)
     out += refusal_text(r) + "\n";
+  for (const ClaimedKernel& c : claimed)
+    out += fmt::format("builder {}: kernel {} by {}{}: {}\n", c.builder, c.kernel, c.schedule,
+                       c.against > 0 ? fmt::format(", {} against {}", microseconds(c.seconds),
+                                                   microseconds(c.against))
+                                     : "",
+                       c.outcome);
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)

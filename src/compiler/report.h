@@ -39,6 +39,14 @@ struct RefusedKernel {
   std::string instead; ///< the schedule that took its place
 };
 
+/// What a builder of the user's offered for a kernel.
+struct ClaimedKernel {
+  std::string kernel, builder, schedule;
+  double seconds = 0, against = 0; ///< the claim's, and those of the best kernel before; 0: unknown
+  bool won = false;
+  std::string outcome; ///< "chosen", or why not
+};
+
 /// For people; a compiler's words may have several lines.
 std::string refusal_text(const RefusedKernel& refused);
 
@@ -70,6 +78,7 @@ struct CompileReport {
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::vector<RefusedKernel> refused;
+  std::vector<ClaimedKernel> claimed; ///< by builders of the user's
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
   std::optional<MemoryReport> memory; ///< with Options::memory_limit
   /// By where machine code came from: made, found on disk, found in memory.

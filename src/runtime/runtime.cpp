@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include "backend/all/backends.h"
+#include "compiler/builders.h"
 #include "compiler/search/tuner.h"
 #include "runtime/active_record.h"
 #include "runtime/checked_program.h"
@@ -28,6 +29,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 namespace egret::runtime {
@@ -107,6 +109,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(combine(key, static_cast<std::uint64_t>(output.state_input)),
                   static_cast<std::uint64_t>(output.over_input));
+  key = combine(key, options.builders_number);
   for (const auto& [name, schedule] : options.schedules)
     key = combine(combine(key, hash_text(name)), hash_text(schedule));
   return key;
@@ -235,6 +238,7 @@ struct Runtime::Impl {
     options.allow = options.allow.value_or(effort.allowed);
     options.rules = options.chosen_rules();
     options.tuner = set.tuner.get();
+    std::tie(options.builders, options.builders_number) = compiler::registered_builders();
     options.progress = progress;
   }
 };
@@ -528,11 +532,13 @@ double Runtime::budget_seconds() const {
 }
 
 std::uint64_t Runtime::place() const noexcept {
-  return impl_->place_number.load(std::memory_order_relaxed) ^ mix(impl_->elsewhere());
+  return impl_->place_number.load(std::memory_order_relaxed) ^ mix(impl_->elsewhere()) ^
+         compiler::builders_number() << 32;
 }
 
 std::uint64_t Runtime::generation() const noexcept {
-  return impl_->generation.load(std::memory_order_relaxed) ^ impl_->elsewhere() << 48;
+  return (impl_->generation.load(std::memory_order_relaxed) ^ impl_->elsewhere() << 48) +
+         (compiler::builders_number() << 24);
 }
 
 DeviceNumber Runtime::device_number() const noexcept {

@@ -97,11 +97,12 @@ public:
   void set_checked_execution(bool checked);
   bool checked_execution() const;
   void on_search_progress(std::function<bool(const SearchProgress&)> hook);
-  /// Another number for each device, engine and effort: programs that are kept were made for one.
+  /// Another number for each device, engine, effort and set of builders: programs that are kept
+  /// were made for one.
   std::uint64_t place() const noexcept;
   /// Another number after use(), set_effort(), set_frozen(), allow_rules(),
-  /// allow_libraries(), set_deterministic(), set_checked_execution() and clear_plans(): what keeps
-  /// programs beside the store asks it.
+  /// allow_libraries(), set_deterministic(), set_checked_execution() and clear_plans(), and when a
+  /// builder comes or goes: what keeps programs beside the store asks it.
   std::uint64_t generation() const noexcept;
 
 private:
