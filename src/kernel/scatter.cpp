@@ -18,8 +18,10 @@ constexpr std::int64_t kPerBin = 8, kLeastUpdates = 1 << 14;
 
 class PrivateScatter {
 public:
-  PrivateScatter(const Region& region, const ScatterForm& form, std::int64_t slices, int lanes)
-      : r_(region), f_(form), b_(region.name), e_(b_, region), slices_(slices) {
+  PrivateScatter(const Region& region, const ScatterForm& form, std::int64_t slices,
+                 std::int64_t together, int lanes)
+      : r_(region), f_(form), b_(region.name), e_(b_, region), slices_(slices),
+        together_(together) {
     // Lanes lie along the innermost column where memory does.
     outer_ = form.columns;
     if (lanes > 1 && form.index_by_update && !outer_.empty() &&
@@ -38,7 +40,7 @@ public:
     b_.barrier();
     combine(buffer);
     const Expr work = f_.update_count * f_.column_count * Expr(4);
-    return b_.finish(useful_workers(Expr(slices_), work));
+    return b_.finish(useful_workers(Expr(slices_ / together_), work));
   }
 
 private:
@@ -68,32 +70,46 @@ private:
     });
   }
 
+  /// A worker takes an update of each of `together_` slices in turn: those of one slice that go to
+  /// one element wait for each other, those of different slices do not.
   void add(int buffer) {
-    const std::vector<Expr> extents{Expr(slices_)};
+    const std::vector<Expr> extents{Expr(slices_ / together_)};
     const Expr size = ceildiv(f_.update_count, Expr(slices_)), all = f_.bins * f_.column_count;
     core_loop(b_, extents, [&](std::span<const Expr> at) {
-      const Expr base = at[0] * all;
+      const Expr first = at[0] * Expr(together_);
       const ValueId none = b_.constant(identity_of(*f_.monoid, f_.state), lanes_);
-      vector_loop(b_, Expr(0), all, all, lanes_, 1, [&](std::span<const Position> p) {
-        b_.store(buffer, base + p[0].at, none, p[0].mask);
+      const Expr cleared = all * Expr(together_);
+      vector_loop(b_, Expr(0), cleared, cleared, lanes_, 1, [&](std::span<const Position> p) {
+        b_.store(buffer, first * all + p[0].at, none, p[0].mask);
       });
-      const Expr begin = min(f_.update_count, at[0] * size);
-      const Expr end = min(f_.update_count, begin + size);
-      b_.loop(begin, end, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& update) {
-        columns(update, [&](const Point& p, const Expr& column) {
-          Point scalar = p;
-          scalar.lanes = 1;
-          scalar.mask.clear();
-          if (p.lanes > 1)
-            scalar.at[std::size_t(vector_)] = Expr(0);
-          const Expr bin = bin_of(e_, f_, scalar);
-          std::vector<Guard> mask = p.mask;
-          mask.push_back({bin, Expr(0), f_.bins});
-          const Expr to = base + bin * f_.column_count + column;
-          const ValueId old = b_.load(buffer, to, p.lanes, mask);
-          b_.store(buffer, to, combine_updates(b_, f_, old, update_of(e_, f_, p)), mask);
+      const auto length = [&](std::int64_t slice) {
+        return min(size, max(f_.update_count - (first + Expr(slice)) * size, Expr(0)));
+      };
+      const Expr common = length(together_ - 1); // the last one is the shortest
+      b_.loop(Expr(0), common, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
+        for (std::int64_t s = 0; s < together_; ++s)
+          add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
+      });
+      for (std::int64_t s = 0; s + 1 < together_; ++s)
+        b_.loop(common, length(s), Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
+          add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
         });
-      });
+    });
+  }
+
+  void add_update(int buffer, const Expr& slice, const Expr& update) {
+    columns(update, [&](const Point& p, const Expr& column) {
+      Point scalar = p;
+      scalar.lanes = 1;
+      scalar.mask.clear();
+      if (p.lanes > 1)
+        scalar.at[std::size_t(vector_)] = Expr(0);
+      const Expr bin = bin_of(e_, f_, scalar);
+      std::vector<Guard> mask = p.mask;
+      mask.push_back({bin, Expr(0), f_.bins});
+      const Expr to = (slice * f_.bins + bin) * f_.column_count + column;
+      const ValueId old = b_.load(buffer, to, p.lanes, mask);
+      b_.store(buffer, to, combine_updates(b_, f_, old, update_of(e_, f_, p)), mask);
     });
   }
 
@@ -118,18 +134,20 @@ private:
   const ScatterForm& f_;
   ProgramBuilder b_;
   Emitter e_;
-  std::int64_t slices_;
+  std::int64_t slices_, together_;
   std::vector<int> outer_; ///< columns that are looped over one by one
   int vector_ = -1, lanes_ = 1;
 };
 
-constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}};
+constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}, {"together", 1, 8}};
+/// Slices whose updates hide how long one of an update takes.
+constexpr std::int64_t kTogether = 4;
 
 class ScatterGenerator : public Generator {
 public:
   std::string name() const override { return "scatter"; }
 
-  std::vector<Schedule> space(const Region& region, const Target&) const override {
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const auto form = scatter_form(region);
     if (!form || !form->monoid)
       return {};
@@ -139,7 +157,13 @@ public:
     for (std::int64_t slices = most; slices >= 2 && out.size() < 3; slices /= 2) {
       Schedule s;
       s.generator = name();
-      s.knobs["slices"] = slices;
+      // The sums follow from the slices, and these from the sizes alone.
+      const std::int64_t own = slices > kTogether ? slices / kTogether * kTogether : slices;
+      std::int64_t together = kTogether;
+      while (own % together != 0 || (together > 1 && own / together < target.workers))
+        together /= 2;
+      s.knobs["slices"] = own;
+      s.knobs["together"] = together;
       out.push_back(std::move(s));
     }
     return out;
@@ -152,10 +176,14 @@ public:
     const auto form = scatter_form(region);
     if (!form || !form->monoid)
       return {false, {}, "it is no scatter by one index with a monoid"};
+    const std::int64_t slices = schedule.knob("slices", 16),
+                       together = schedule.knob("together", 1);
+    if (slices % together != 0)
+      return {false, {}, "slices that are no multiple of those that go together"};
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     const int stages[] = {form->stage};
     const int lanes = lanes_for(region, stages, bytes);
-    return {true, PrivateScatter(region, *form, schedule.knob("slices", 16), lanes).run(), ""};
+    return {true, PrivateScatter(region, *form, slices, together, lanes).run(), ""};
   }
 };
 

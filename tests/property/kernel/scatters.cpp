@@ -143,6 +143,9 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
                                                      {"together", 1 + rng.below(3)}}));
   } else {
     more.push_back(with_scatter_schedule(generator, {{"slices", 2 + rng.below(6)}}));
+    const std::int64_t own = 2 + rng.below(3); // the last of them is short, or empty
+    more.push_back(with_scatter_schedule(
+        generator, {{"slices", own * (1 + rng.below(3))}, {"together", own}}));
   }
   for (const Schedule& s : more)
     if (generator.lower(c.region, s, target).ok)
