@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace egret {
 
@@ -14,7 +15,27 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The x with erf(x) = y for -1 < y < 1: a first guess (S. Winitzki 2008, within 0.002) and steps of
+Tensor polynomial(const Tensor& x, std::span<const double> terms) {
+  Tensor sum = number(x, terms[0]);
+  for (const double term : terms.subspan(1))
+    sum = sum * x + term;
+  return sum;
+}
+
+// The x with erf(x) = y for -1 < y < 1 in f32: M. Giles 2010, "Approximating the erfinv function",
+// two polynomials of log(1 - y²).
+Tensor inverse_erf_of_f32(const Tensor& y) {
+  constexpr double middle[] = {2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
+                               -4.39150654e-06, 0.00021858087,  -0.00125372503,
+                               -0.00417768164,  0.246640727,    1.50140941};
+  constexpr double tails[] = {-0.000200214257, 0.000100950558, 0.00134934322,
+                              -0.00367342844,  0.00573950773,  -0.0076224613,
+                              0.00943887047,   1.00167406,     2.83297682};
+  const Tensor w = neg(log((1 - y) * (y + 1)));
+  return where(w < 5, polynomial(w - 2.5, middle), polynomial(sqrt(maximum(w, 5)) - 3, tails)) * y;
+}
+
+// The same in f64: a first guess (S. Winitzki 2008, within 0.002) and steps of
 // Newton's method on the smaller tail.
 Tensor inverse_erf(const Tensor& y) {
   const Tensor l = log((1 - y) * (y + 1));
@@ -77,7 +98,9 @@ Tensor erfinv(const Operand& a) {
   const Tensor given = as_float(a, "erfinv");
   const Tensor y = widened(given);
   const Tensor edge = abs(y) == 1;
-  const Tensor x = stopped(inverse_erf(where(abs(y) < 1, y, 0)));
+  const Tensor inside = where(abs(y) < 1, y, 0);
+  const Tensor x =
+      stopped(y.dtype() == DType::F32 ? inverse_erf_of_f32(inside) : inverse_erf(inside));
   // The value is x; the step is that of Halley's method from there, which is 0 and has the first
   // two derivatives of the inverse.
   const Tensor u = (stopped(y) - y) * exp(square(x)) * number(y, std::sqrt(M_PI) / 2);
