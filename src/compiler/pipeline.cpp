@@ -442,8 +442,8 @@ void run_phase(Compilation& compilation, Phase phase) {
 }
 
 std::shared_ptr<const CandidateGraph> normal_form(const ir::Graph& graph) {
-  const kernel::Target any; // passes on graphs do not ask for it
-  Compilation c({}, any);
+  const kernel::Target target; // a CPU, for the passes that ask
+  Compilation c({}, target);
   c.graph = graph;
   run_phase(c, Phase::Graph);
   return c.candidate;
