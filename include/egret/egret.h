@@ -38,6 +38,7 @@
 #include "egret/prefetch.h"
 #include "egret/profile.h"
 #include "egret/random.h"
+#include "egret/range.h"
 #include "egret/recompute.h"
 #include "egret/record.h"
 #include "egret/sharded_tensors.h"

@@ -34,6 +34,13 @@ struct MemoryLimit : Pass {
   explicit MemoryLimit(std::int64_t bytes);
 };
 
+/// Runs the graph on a device, "cuda:1", whichever the values of its inputs belong to: those that
+/// are elsewhere are copied to it, and results belong to it. Error(Device) at compile() when it
+/// cannot be had.
+struct OnDevice : Pass {
+  explicit OnDevice(const std::string& device);
+};
+
 struct DebugOptions {
   bool fused = false; ///< the kernels of compile(); else operation by operation
 };
@@ -127,6 +134,14 @@ public:
   std::string text() const;    ///< the graph as it now stands (docs/graph.md)
   std::string report() const;  ///< of the last compile()
   std::string explain() const; ///< kernels, and why neighbours did not fuse
+
+  // The loop form of what was compiled; empty before.
+  /// The schedule of each kernel, a line each: `map_mul = loops @tree=for(...)`
+  /// (CompileOptions::schedules, docs/loops.md).
+  std::string schedules() const;
+  std::string loops() const; ///< the loop nests that the schedules give
+  /// The kernels' schedule trees as terms with the rules that change them, for tensor_egraph().
+  std::string loop_program() const;
 
 private:
   void compile_marked(const Pass& passes, std::initializer_list<Tensor*> outputs);

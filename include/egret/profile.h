@@ -6,10 +6,10 @@
 
 namespace egret {
 
-/// While one lives, passes of the compiler, launches, copies between devices and the memory in use
-/// are collected; close() writes them as a trace, which https://ui.perfetto.dev and
-/// chrome://tracing read. Each launch waits for the one before, so that its time is its own. Any
-/// number at a time.
+/// While one lives, passes of the compiler, launches with the lines of the program that recorded
+/// what they compute, ranges (range.h), copies between devices and the memory in use are collected;
+/// close() writes them as a trace, which https://ui.perfetto.dev and chrome://tracing read. Each
+/// launch waits for the one before, so that its time is its own. Any number at a time.
 ///
 ///   Profile profile("trace.json");
 ///   step(model, optimizer, x, y);

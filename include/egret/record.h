@@ -12,7 +12,8 @@ namespace egret {
 /// While one lives, everything that the process compiles is written to a file: each pass with the
 /// graph behind it and where its nodes come from, what searches tried, kernels with their source,
 /// memory; and the time of each launch, which then waits for the one before. The file appears when
-/// the record is closed. One at a time: Error(State) for a second one.
+/// the record is closed, which also finds the lines of the program that recorded its operations
+/// (docs/seeing.md). One at a time: Error(State) for a second one.
 ///
 ///   Record record("step.jsonl");
 ///   step(model, optimizer, x, y);

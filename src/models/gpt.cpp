@@ -1,4 +1,5 @@
 #include "egret/models.h"
+#include "egret/range.h"
 #include "support/fail.h"
 
 #include <cmath>
@@ -56,8 +57,10 @@ Tensor Gpt::operator()(const Operand& tokens, Generator* generator) const {
   require_tokens(tokens, position_embedding.weight.size(0), "context");
   Tensor x = token_embedding(tokens) + position_embedding.weight.narrow(0, 0, tokens.shape()[1]);
   x = dropout(x, generator);
-  for (const auto& block : blocks)
-    x = block(x, generator);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const Range range(fmt::format("block {}", i));
+    x = blocks[i](x, generator);
+  }
   return logits(x);
 }
 

@@ -1,4 +1,5 @@
 #include "egret/models.h"
+#include "egret/range.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -71,9 +72,13 @@ ResNet::ResNet(const ResNetOptions& o, Generator& generator) {
 
 Tensor ResNet::features(const Operand& images, Generator* generator) const {
   Tensor x = maxpool(relu(bn1(conv1(images), generator)));
-  for (const auto& layer : layers)
-    for (const auto& block : layer)
-      x = block(x, generator);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Range range(fmt::format("layer {}", i));
+    for (std::size_t j = 0; j < layers[i].size(); ++j) {
+      const Range within(fmt::format("block {}", j));
+      x = layers[i][j](x, generator);
+    }
+  }
   return adaptive_avg_pool2d(x, 1).flatten(1);
 }
 

@@ -1,8 +1,11 @@
 #include "egret/nn/attention.h"
+#include "egret/range.h"
 
 #include "support/fail.h"
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 namespace egret::nn {
 
@@ -149,8 +152,10 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Generator& 
 
 Tensor TransformerBlock::operator()(const Operand& x, Generator* generator,
                                     const Operand& mask) const {
+  std::optional<Range> range(std::in_place, "attention");
   const Tensor y = added(x, norm1, norm_first,
                          [&](const Tensor& in) { return dropout(self_attn(in, mask), generator); });
+  range.emplace("mlp");
   return added(y, norm2, norm_first,
                [&](const Tensor& in) { return fed_forward(*this, in, generator); });
 }

@@ -12,7 +12,13 @@
 #include <string_view>
 #include <vector>
 
+namespace egret::compiler {
+class OriginRecord;
+}
+
 namespace egret::runtime {
+
+class Program;
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
@@ -37,6 +43,18 @@ struct MemoryRecord {
   std::size_t in_use, reserved;
 };
 
+/// A program that was compiled while it was seen, and where the nodes of its graph come from.
+struct CompiledRecord {
+  const std::shared_ptr<const Program>& program;
+  const std::shared_ptr<compiler::OriginRecord>& origins;
+};
+
+/// A Range of the user's that has ended.
+struct RangeRecord {
+  std::string_view name;
+  TimePoint begin, end;
+};
+
 /// What is called, each by the thread that did it; those that are empty are not. While one has
 /// `launch`, launches run one by one and are waited for.
 struct Observer {
@@ -44,6 +62,8 @@ struct Observer {
   std::function<void(const CopyRecord&)> copy = {};
   std::function<void(const MemoryRecord&)> memory = {}; ///< must not allocate from a pool
   std::function<void(const compiler::PassEvent&)> pass = {};
+  std::function<void(const CompiledRecord&)> compiled = {};
+  std::function<void(const RangeRecord&)> range = {}; ///< must not throw
 };
 
 /// While one lives, its observer is called; a call that another thread has begun may end later.

@@ -1,8 +1,10 @@
 #include "egret/record.h"
 
+#include "compiler/record/origins.h"
 #include "runtime/active_record.h"
 #include "runtime/environment.h"
 #include "runtime/profile.h"
+#include "support/call_sites.h"
 #include "support/fail.h"
 #include "support/output_file.h"
 #include "support/warn.h"
@@ -54,6 +56,10 @@ public:
             .memory =
                 [self](const MemoryRecord& memory) {
                   self->writer_.memory(memory.device, memory.at, memory.in_use, memory.reserved);
+                },
+            .range =
+                [self](const RangeRecord& range) {
+                  self->writer_.range(call_sites::open_ranges(), range.begin, range.end);
                 }};
   }
 
@@ -105,30 +111,40 @@ recorded(const ir::Graph& graph, const compiler::Options& options, std::string_v
          const std::function<std::shared_ptr<const Program>(const compiler::Options&)>& compile) {
   const std::shared_ptr<ActiveRecord> record = active();
   const Observers seen = observers();
-  const bool passes_are_seen =
-      seen && std::ranges::any_of(*seen, [](const auto& one) { return one->pass != nullptr; });
-  if (!record && !passes_are_seen)
+  const auto any_sees = [&](auto Observer::*what) {
+    return seen &&
+           std::ranges::any_of(*seen, [&](const auto& one) { return (*one).*what != nullptr; });
+  };
+  if (!record && !any_sees(&Observer::pass) && !any_sees(&Observer::compiled))
     return compile(options);
+  const auto origins =
+      any_sees(&Observer::compiled) ? std::make_shared<compiler::OriginRecord>(graph) : nullptr;
   const auto program = record ? record->writer().program(graph, device, options) : nullptr;
   compiler::Options shown = options;
   shown.after_pass = [&](const compiler::PassEvent& event) {
     if (program)
       program->pass(event);
+    if (origins)
+      origins->pass(event);
     tell(seen, &Observer::pass, event);
     if (options.after_pass)
       options.after_pass(event);
   };
-  if (!program)
-    return compile(shown);
+  std::shared_ptr<const Program> compiled;
   try {
-    auto compiled = compile(shown);
-    program->finished(compiled->report());
-    record->add(program->number(), compiled);
-    return compiled;
+    compiled = compile(shown);
   } catch (const Error& error) {
-    program->failed(error.what());
+    if (program)
+      program->failed(error.what());
     throw;
   }
+  if (program) {
+    program->finished(compiled->report());
+    record->add(program->number(), compiled);
+  }
+  if (origins)
+    tell(seen, &Observer::compiled, CompiledRecord{compiled, origins});
+  return compiled;
 }
 
 void record_as_environment_says() {
@@ -150,6 +166,7 @@ void record_as_environment_says() {
 
 struct Record::Impl {
   std::shared_ptr<runtime::ActiveRecord> active;
+  std::optional<call_sites::Wanted> sites{std::in_place}; // lines of what is recorded
   std::optional<runtime::Observing> observing;
   bool closed = false;
 };
@@ -179,6 +196,7 @@ void Record::close() {
     impl_->observing.reset();
   }
   impl_->active->commit();
+  impl_->sites.reset();
 }
 
 void Record::add_source(std::string_view file, std::string_view text, std::uint64_t hash,

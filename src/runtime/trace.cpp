@@ -1,6 +1,7 @@
 #include "runtime/trace.h"
 
 #include "egret/profile.h"
+#include "support/call_sites.h"
 #include "support/output_file.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kRows[] = {"compiler", "launches", "copies"};
+constexpr const char* kRows[] = {"compiler", "launches", "copies", "ranges"};
 constexpr int kRowsPerThread = 4; // of numbers in the trace, so that a thread's rows are neighbours
 
 double seconds_between(TimePoint begin, TimePoint end) {
@@ -37,7 +38,7 @@ Observer Trace::observer() {
                 self->add({1, 0, kernel.name, launch.begin,
                            seconds_between(launch.begin, launch.end), kernel.ops, kernel.schedule,
                            static_cast<std::size_t>(kernel.bytes_read + kernel.bytes_written),
-                           kernel.flops});
+                           kernel.flops, &kernel});
               },
           .copy =
               [self](const CopyRecord& copy) {
@@ -65,6 +66,23 @@ Observer Trace::observer() {
                            pass.seconds,
                            {},
                            std::string(pass.fusion_plan),
+                           0,
+                           0});
+              },
+          .compiled =
+              [self](const CompiledRecord& compiled) {
+                std::lock_guard lock(self->mutex_);
+                self->compiled_.push_back({compiled.program, compiled.origins});
+              },
+          .range =
+              [self](const RangeRecord& range) {
+                self->add({3,
+                           0,
+                           std::string(range.name),
+                           range.begin,
+                           seconds_between(range.begin, range.end),
+                           {},
+                           {},
                            0,
                            0});
               }};
@@ -100,8 +118,24 @@ void Trace::add(Memory memory) {
     memory_.push_back(std::move(memory));
 }
 
-std::string Trace::text() const {
+std::map<const compiler::KernelReport*, std::vector<std::string>> Trace::lines() {
+  std::map<const compiler::KernelReport*, std::vector<std::string>> lines;
+  for (const Compiled& one : compiled_) {
+    const compiler::CompileReport& report = one.program->report();
+    const auto origins = one.origins->finished(report);
+    for (const compiler::KernelReport& kernel : report.kernels) {
+      std::set<std::string> places;
+      for (const ir::NodeId node : kernel.nodes)
+        places.insert(origins[node].places.begin(), origins[node].places.end());
+      lines[&kernel].assign(places.begin(), places.end());
+    }
+  }
+  return lines;
+}
+
+std::string Trace::text() {
   std::lock_guard lock(mutex_);
+  const auto lines_of = lines();
   TimePoint begin = TimePoint::max();
   for (const Span& span : spans_)
     begin = std::min(begin, span.begin);
@@ -126,6 +160,9 @@ std::string Trace::text() const {
     Json about = Json::object();
     if (!span.ops.empty())
       about["ops"] = span.ops;
+    if (const auto lines = lines_of.find(span.kernel);
+        lines != lines_of.end() && !lines->second.empty())
+      about["lines"] = lines->second;
     if (!span.about.empty())
       about[span.row == 0 ? "fusion_plan" : "schedule"] = span.about;
     if (span.bytes > 0) {
@@ -162,6 +199,7 @@ std::string Trace::text() const {
 struct Profile::Impl {
   explicit Impl(const std::string& path) : file("profile", path) {}
   std::shared_ptr<runtime::Trace> trace = std::make_shared<runtime::Trace>();
+  std::optional<call_sites::Wanted> sites{std::in_place};
   std::optional<runtime::Observing> observing;
   OutputFile file;
   bool closed = false;
@@ -183,6 +221,7 @@ void Profile::close() {
     return;
   impl_->observing.reset();
   impl_->file.write(impl_->trace->text());
+  impl_->sites.reset();
   impl_->file.commit();
 }
 

@@ -3,6 +3,7 @@
 #include "egret/autodiff.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
+#include "support/call_sites.h"
 #include "support/fail.h"
 #include "tensor/recipe.h"
 #include "tensor/trace.h"
@@ -156,11 +157,43 @@ private:
   std::vector<std::optional<std::uint32_t>> places_; // by id; nothing: none of the recipe's
 };
 
+// Where the operations of a recipe were recorded, by place; a leaf's is that of its first reader.
+std::vector<call_sites::Id> sites_of(const Recipe& recipe) {
+  std::vector<call_sites::Id> sites;
+  std::unordered_map<const Node*, std::size_t> place;
+  for (const auto& entry : recipe.entries) {
+    place.emplace(entry.node.get(), sites.size());
+    sites.push_back(entry.node->site);
+  }
+  for (const auto& entry : recipe.entries)
+    for (const NodePtr& input : entry.node->inputs)
+      if (const auto found = place.find(input.get());
+          found != place.end() && sites[found->second] == 0)
+        sites[found->second] = entry.node->site;
+  return sites;
+}
+
+// Where a derivative belongs: to an operation of the recipe that it reads a value of, else to those
+// whose derivatives it reads.
+call_sites::Id site_of(const Derivation::Step& step, const std::vector<call_sites::Id>& sites,
+                       const std::vector<NodePtr>& made) {
+  call_sites::Id site = 0;
+  for (std::size_t i = 0; i < step.form.inputs.size(); ++i) {
+    const std::uint32_t place = step.operands[i];
+    if (place < sites.size() && sites[place] != 0)
+      return call_sites::gradient_of(sites[place]);
+    if (place >= sites.size() && site == 0)
+      site = made[place - sites.size()]->site;
+  }
+  return site;
+}
+
 // Records the operations, and gives the gradients.
 std::vector<NodePtr> recorded(const Recipe& recipe, const Derivation& derivation) {
   const std::size_t forward = recipe.entries.size();
   std::vector<NodePtr> made;
   made.reserve(derivation.steps.size());
+  const auto sites = call_sites::wanted() ? sites_of(recipe) : std::vector<call_sites::Id>();
   const auto at = [&](std::uint32_t place) -> const NodePtr& {
     return place < forward ? recipe.entries[place].node : made[place - forward];
   };
@@ -174,6 +207,8 @@ std::vector<NodePtr> recorded(const Recipe& recipe, const Derivation& derivation
     place_together(inputs, {known, inputs.size()});
     made.push_back(record_known(step.form.op, step.form.dtype, step.form.shape, std::move(inputs),
                                 step.form.attrs));
+    if (const call_sites::Id site = sites.empty() ? 0 : site_of(step, sites, made); site != 0)
+      made.back()->site = site;
   }
   std::vector<NodePtr> gradients;
   for (const std::uint32_t place : derivation.gradients)

@@ -2,6 +2,7 @@
 
 #include "runtime/count.h"
 #include "runtime/runtime.h"
+#include "support/call_sites.h"
 #include "support/fail.h"
 #include "tensor/holders.h"
 #include "tensor/known_plans.h"
@@ -224,7 +225,18 @@ ir::Graph graph_of(const Walk& w) {
   }
   for (const NodePtr& output : w.outputs)
     graph.outputs.push_back(ops[output->place]);
+  note_sites(graph, w, ops);
   return graph;
+}
+
+void note_sites(const ir::Graph& graph, const Walk& walk, std::span<const ir::NodeId> nodes) {
+  if (!call_sites::wanted())
+    return;
+  std::vector<call_sites::Id> sites(graph.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (call_sites::Id& site = sites[nodes[i]]; site == 0) // of equal nodes the first
+      site = walk.order[i]->site;
+  call_sites::note(ir::canonical_hash(graph), std::move(sites));
 }
 
 namespace {

@@ -69,6 +69,9 @@ Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<N
 
 /// The graph of a walk: inputs by leaf (numbers by value), outputs in order.
 ir::Graph graph_of(const Walk& walk);
+/// Tells call_sites where the operations of the walk were recorded, whose nodes `graph` has by the
+/// walk's order, if somebody wants to know.
+void note_sites(const ir::Graph& graph, const Walk& walk, std::span<const ir::NodeId> nodes);
 
 /// Computes the values of `roots` and keeps them. `who` is for errors.
 void evaluate(std::span<const NodePtr> roots, const char* who);

@@ -1,10 +1,12 @@
 // The explicit interface: what is recorded on a graph's tensors runs when told to.
 #include "egret/graph.h"
 
+#include "compiler/record/node_history.h"
 #include "compiler/values/run_diff.h"
 #include "compiler/values/save_run.h"
 #include "runtime/host_arrays.h"
 #include "runtime/runtime.h"
+#include "support/call_sites.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
 #include "tensor/graph_debug.h"
@@ -12,6 +14,7 @@
 #include "tensor/sizes.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -33,6 +36,19 @@ public:
 bool has_step(const Pass& pass, std::string_view step) {
   const std::string name = " | " + pass.name() + " |";
   return name.find(" | " + std::string(step) + " |") != std::string::npos;
+}
+
+constexpr std::string_view kOnDevice = "on ";
+
+/// The device that the passes name last; empty: none.
+std::string device_step(const Pass& pass) {
+  const std::string name = " | " + pass.name() + " |";
+  const std::string step = " | " + std::string(kOnDevice);
+  const std::size_t at = name.rfind(step);
+  if (at == std::string::npos)
+    return {};
+  const std::size_t begin = at + step.size();
+  return name.substr(begin, name.find(" |", begin) - begin);
 }
 
 /// What passes ask of the back end.
@@ -57,6 +73,7 @@ struct GraphState {
   std::vector<PassReport> reports;
   bool compiled = false;
   std::uint64_t place = 0;   // of the runtime, when it was compiled
+  std::string device;        // that a pass named; empty: the tensors' own
   Placement placement;       // of the tensors that it read last
   ir::Graph recorded, graph; // before and after the passes
   std::vector<NodePtr> leaves;
@@ -89,9 +106,14 @@ struct GraphState {
       compile_again();
     return number;
   }
-  /// Of the leaves and of the inputs' values; Error(Device) where they belong to two.
+  /// The one that a pass named, or that of the leaves and of the inputs' values; Error(Device)
+  /// where these belong to two.
   void find_placement() {
     placement = {};
+    if (!device.empty()) {
+      placement = fixed_placement(Device(device), "Graph");
+      return;
+    }
     for (const NodePtr& leaf : leaves)
       placement = joined(placement, leaf->placement(), "Graph");
     for (const Input& input : inputs)
@@ -173,10 +195,36 @@ void GraphState::lower() {
   before = std::exchange(leaves, std::move(w.leaves));
 }
 
+/// Tells call_sites of what passes made of a graph: nodes are where those were recorded whose place
+/// they took.
+static void note_sites_behind(const ir::Graph& before, const ir::Graph& after) {
+  if (!call_sites::wanted())
+    return;
+  const auto known = call_sites::places_of(ir::canonical_hash(before), before.size());
+  if (known.empty())
+    return;
+  compiler::NodeHistory history;
+  const compiler::NodeHistory::Form form = history.see(before, nullptr).form;
+  std::map<compiler::NodeHistory::Number, call_sites::Id> sites;
+  for (ir::NodeId id = 0; id < before.size(); ++id)
+    sites.emplace(form.nodes[id], known[id]);
+  const compiler::NodeHistory::Seen seen = history.see(after, &form);
+  for (const auto& fresh : seen.fresh)
+    for (const auto replaced : fresh.replaces)
+      if (call_sites::Id& site = sites[fresh.number]; site == 0)
+        site = sites[replaced];
+  std::vector<call_sites::Id> places;
+  for (const auto number : seen.form.nodes)
+    places.push_back(sites[number]);
+  call_sites::note(ir::canonical_hash(after), std::move(places));
+}
+
 void GraphState::compile(const Pass& pass) {
   lower();
   reports.clear();
   graph = pass(recorded, &reports);
+  device = device_step(pass);
+  note_sites_behind(recorded, graph);
   find_placement();
   const runtime::ThreadDevice device(device_for(placement));
   place = runtime::Runtime::instance().place();
@@ -190,17 +238,23 @@ std::vector<runtime::RunInput> GraphState::bind() {
   for (const NodePtr& leaf : leaves) {
     const Input* input = input_of(*leaf);
     if (!input) { // a plain tensor
-      bound.push_back(run_input(leaf));
+      NodePtr here = leaf;
+      if (!device.empty() && leaf->kind == Node::Kind::Data) {
+        here = placed(leaf, placement, "Graph");
+        evaluate(here, "Graph");
+      }
+      bound.push_back(run_input(here));
       continue;
     }
     if (!input->value)
       fail(ErrorKind::State,
            "Graph: input `{}` has no value; set() it before every execute(), or keep() it once",
            leaf->form.attrs.name);
-    evaluate(input->value, "Graph");
-    runtime::RunInput value = run_input(input->value);
+    const NodePtr here = device.empty() ? input->value : placed(input->value, placement, "Graph");
+    evaluate(here, "Graph");
+    runtime::RunInput value = run_input(here);
     if (!value.storage)
-      value.storage = storage_of(input->value);
+      value.storage = storage_of(here);
     bound.push_back(std::move(value));
   }
   return bound;
@@ -260,6 +314,13 @@ Fusion::Fusion()
         notes.push_back("neighbouring operations share kernels; explain() lists them");
         return graph;
       }) {}
+
+OnDevice::OnDevice(const std::string& name)
+    : Pass(std::string(detail::kOnDevice) + Device(name).name(),
+           [](const ir::Graph& graph, Notes& notes) {
+             notes.push_back("inputs that are elsewhere are copied to it; results are there");
+             return graph;
+           }) {}
 
 MemoryLimit::MemoryLimit(std::int64_t bytes) : Pass(bytes) {}
 
@@ -373,6 +434,16 @@ std::string Graph::explain() const {
   if (!state_->compiled)
     return "not compiled yet\n";
   return state_->program->report().text();
+}
+
+std::string Graph::schedules() const {
+  return state_->compiled ? state_->program->schedules() : "";
+}
+std::string Graph::loops() const {
+  return state_->compiled ? state_->program->loops() : "";
+}
+std::string Graph::loop_program() const {
+  return state_->compiled ? state_->program->loop_terms() : "";
 }
 
 // --- the tensors' side

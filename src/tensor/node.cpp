@@ -3,6 +3,7 @@
 #include "egret/grad.h"
 #include "ir/shape_rules.h"
 #include "runtime/count.h"
+#include "support/call_sites.h"
 #include "support/fail.h"
 #include "tensor/owners.h"
 
@@ -367,6 +368,8 @@ NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs a
   node->form.shape = std::move(shape);
   node->form.attrs = std::move(attrs);
   node->inputs = std::move(inputs);
+  if (call_sites::wanted())
+    node->site = call_sites::here();
   runtime::count().ops_recorded.add(1);
   if (!node->scope) {
     node->stream = &this_stream();

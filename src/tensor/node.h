@@ -147,6 +147,7 @@ struct Node : std::enable_shared_from_this<Node> {
       false; ///< (lock) a leaf that requires a gradient, whether or not a handle is left
   std::uint32_t place = 0;     ///< (lock) its number in the traversal that met it last
   std::uint64_t epoch = 0;     ///< (lock) of that traversal
+  std::uint32_t site = 0;      ///< call_sites::Id of where the program recorded it; 0: unknown
   runtime::StoragePtr storage; ///< (lock) the value, row-major; null while pending
   HandleCount handles;         ///< user handles that refer to this value
   std::atomic<bool> needs_grad{false};

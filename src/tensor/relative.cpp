@@ -1,6 +1,7 @@
 #include "tensor/relative.h"
 
 #include "runtime/runtime.h"
+#include "tensor/engine.h"
 
 #include <fmt/format.h>
 
@@ -99,6 +100,7 @@ public:
     }
     for (const NodePtr& output : walk_.outputs)
       graph_.outputs.push_back(ids_[output->place]);
+    note_sites(graph_, walk_, ids_);
     for (const auto& [at, id] : scalars_)
       plan_.scalars.push_back(at);
     for (const RelativePlan::Symbol& s : plan_.symbols)

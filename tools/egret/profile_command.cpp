@@ -8,14 +8,13 @@
 #include "memory_option.h"
 #include "number_option.h"
 
-#include "compiler/compilation.h"
 #include "compiler/record/origins.h"
-#include "compiler/record/record.h"
 #include "compiler/search/machine.h"
 #include "ir/text.h"
 #include "runtime/profile.h"
 #include "runtime/runtime.h"
 #include "runtime/trace.h"
+#include "support/call_sites.h"
 #include "support/fail.h"
 #include "support/output_file.h"
 #include "support/printable.h"
@@ -98,36 +97,6 @@ void measure(const runtime::Program& program, std::span<const runtime::RunInput>
   for (int run = 0; run < runs; ++run)
     times.apart.push_back(timed_run());
 }
-
-/// The lines of the graph's text that the nodes of the compiled graph come from, while programs are
-/// compiled by the options that shown() gives.
-class Lines {
-public:
-  Lines(const ir::LocatedGraph& located, const std::string& file, const std::string& text)
-      : graph_(located.graph) {
-    writer_.source(file, text, ir::canonical_hash(graph_), located.lines);
-  }
-  void follow(compiler::Options& options) {
-    options.after_pass = [this](const compiler::PassEvent& event) {
-      if (!program_)
-        program_ = writer_.program(graph_, "", event.compilation->options);
-      program_->pass(event);
-    };
-  }
-  /// By node.
-  std::vector<compiler::NodeOrigin> of(const compiler::CompileReport& report) {
-    if (program_)
-      program_->finished(report);
-    return compiler::origins_of_record(record_, report.graph.size());
-  }
-
-private:
-  const ir::Graph& graph_;
-  std::vector<std::string> record_;
-  compiler::RecordWriter writer_{[this](std::string_view line) { record_.emplace_back(line); },
-                                 compiler::RecordWriter::Detail::Nodes};
-  std::unique_ptr<compiler::ProgramRecord> program_;
-};
 
 /// "3-5,8"
 std::string lines_text(const std::set<int>& lines) {
@@ -227,19 +196,23 @@ void profile(const ProfileOptions& options) {
   const auto trace = std::make_shared<runtime::Trace>();
   runtime::Observer observer = trace->observer();
   const auto see = std::exchange(observer.launch, {}); // of runs that are timed by launches only
+  std::optional<call_sites::Wanted> sites;
   std::optional<runtime::Observing> observing;
-  if (file)
+  if (file) {
+    sites.emplace();
     observing.emplace(observer);
+  }
   const std::string text = read_text(options.graph);
   const ir::Graph graph = graph_of_text(options.graph, text);
   const ir::LocatedGraph located = ir::parse_located(text);
   const GraphInputs inputs = load_inputs(graph, options.inputs, 1);
   auto& runtime = runtime::Runtime::instance();
   const EffortInForce effort(options.effort);
-  Lines lines(located, options.graph, text);
+  compiler::OriginRecord origins(located.graph, options.graph, text, located.lines);
+  note_lines(options.graph, located);
   compiler::Options wishes;
   wishes.memory_limit = options.memory_limit;
-  lines.follow(wishes);
+  wishes.after_pass = [&](const compiler::PassEvent& event) { origins.pass(event); };
   const auto program = runtime.program(graph, wishes);
   if (program->report().kernels.empty())
     throw UsageError("profile: the graph has no kernel, so that nothing takes time");
@@ -248,7 +221,7 @@ void profile(const ProfileOptions& options) {
   measure(*program, memory.slots, options.runs, file ? see : nullptr, times);
   const compiler::Machine machine = compiler::measure_machine(runtime.device());
   const std::vector<Row> rows =
-      rows_of(program->report(), times, lines.of(program->report()), machine);
+      rows_of(program->report(), times, origins.finished(program->report()), machine);
   if (options.json)
     fmt::print("{}\n", json_of(rows, times, machine).dump(2));
   else

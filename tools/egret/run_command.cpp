@@ -112,6 +112,8 @@ void run(const RunOptions& options) {
   GraphInputs inputs = load_inputs(graph, options.inputs, options.seed);
   const EffortInForce effort(options.effort);
   const auto trace = options.trace.empty() ? nullptr : std::make_unique<Profile>(options.trace);
+  if (trace)
+    note_lines(options.graph, ir::parse_located(text));
   const std::unique_ptr<Record> record = record_of_text(options.record, options.graph, text);
   compiler::Options wishes{.fuse = options.fuse, .memory_limit = options.memory_limit};
   wishes.rules.files = rule_files(options.rules);

@@ -41,6 +41,8 @@ export function nodeDetails(view: View, number: number, inGraph: ReadonlySet<num
     ...(node.attrs ? ([["attributes", h("code", {}, node.attrs)]] as [string, Node][]) : []),
     ["made by", node.pass ? passLink(view, node.pass) : "the program"],
   ];
+  const ranges = [...new Set(origins(program, number).flatMap((one) => one.within ?? []))];
+  if (ranges.length > 0) rows.push(["within", ranges.join(", ")]);
   for (const mark of program.marks) if (mark.nodes.includes(number)) rows.push(["mark", mark.note || mark.colour]);
   if (node.rules)
     rows.push(["by the rules", node.rules.length > 0 ? h("ul", {}, ...node.rules.map((rule) => h("li", {}, h("code", {}, rule)))) : "more than one way leads here"]);
@@ -77,7 +79,7 @@ export function nodeDetails(view: View, number: number, inGraph: ReadonlySet<num
         h("h3", {}, node.pass ? "From these lines" : "Its line"),
         ...lines.slice(0, 40).map((one) => {
           const source = record.sources[one.source!];
-          return h("p", { "data-line": one.line! }, h("small", {}, `${source.file}:${one.line}`), h("code", {}, source.text.split("\n")[one.line! - 1].trim()));
+          return h("p", { "data-line": one.line! }, h("small", {}, `${source.file}:${one.line}`), h("code", {}, source.text.split("\n")[one.line! - 1]?.trim() ?? ""));
         }),
       ),
   );

@@ -20,6 +20,14 @@ export function timelinePage(view: View): HTMLElement {
   const { record } = view;
   const rows: string[] = [];
   const bars: Bar[] = [];
+  for (let depth = 0; ; ++depth) {
+    const level = record.ranges.filter((range) => range.path.split("/").length === depth + 1);
+    if (level.length === 0) break;
+    rows.push(depth === 0 ? "ranges" : "");
+    const names = [...new Set(level.map((range) => range.path))];
+    for (const range of level)
+      bars.push({ row: rows.length - 1, name: range.path.split("/")[depth], begin: range.begin, seconds: range.seconds, colour: names.indexOf(range.path), open: () => undefined });
+  }
   record.programs.forEach((program, number) => {
     const label = record.programs.length > 1 ? `${number} ` : "";
     rows.push(`${label}compile`);
@@ -64,7 +72,7 @@ export function timelinePage(view: View): HTMLElement {
     devices.forEach((device, i) => {
       const base = top + i * (kMemory + 8) + kMemory;
       const all = record.memory.filter((one) => one.device === device);
-      const most = Math.max(1, ...all.map((one) => one.in_use));
+      const most = Math.max(1, extent(all.map((one) => one.in_use))[1]);
       const before = all.filter((one) => one.at <= begin).length;
       const seen = all.filter((one, k) => k >= before - 1 && one.at <= end);
       let line = "";

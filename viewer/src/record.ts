@@ -178,6 +178,12 @@ export interface Copy {
   begin: number;
   seconds: number;
 }
+/// Of the program, by the name of its user.
+export interface Range {
+  path: string; // "step/forward"
+  begin: number;
+  seconds: number;
+}
 /// What a device's memory held from then on.
 export interface MemoryAt {
   device: string;
@@ -245,13 +251,14 @@ export interface Record {
   programs: Program[];
   sources: Source[];
   copies: Copy[];
+  ranges: Range[];
   memory: MemoryAt[];
   complete: boolean;
 }
 
 /// Throws an Error that says what is wrong with the record.
 export function parseRecord(text: string): Record {
-  const record: Record = { programs: [], sources: [], copies: [], memory: [], complete: false };
+  const record: Record = { programs: [], sources: [], copies: [], ranges: [], memory: [], complete: false };
   const programOf = (number: number): Program => {
     const program = record.programs[number];
     if (!program) throw new Error(`there is no program ${number}`);
@@ -369,6 +376,11 @@ export function parseRecord(text: string): Record {
       case "copy":
         finite(e.bytes, e.begin, e.seconds);
         record.copies.push(e);
+        break;
+      case "range":
+        finite(e.begin, e.seconds);
+        if (typeof e.path !== "string") throw new Error("a range without a name");
+        record.ranges.push(e);
         break;
       case "memory":
         finite(e.at, e.in_use, e.reserved);

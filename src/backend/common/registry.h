@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/common/device.h"
+#include "backend/common/range_tool.h"
 #include "support/object_cache.h"
 
 #include <compare>
@@ -44,7 +45,9 @@ struct Backend {
   /// Device `index`. Error(Device) that says what is missing when it cannot be had.
   std::unique_ptr<Device> (*open)(int index) = nullptr;
   ObjectCache& (*cache)() =
-      nullptr;    ///< machine code on disk, of the whole process; null: none is kept
+      nullptr; ///< machine code on disk, of the whole process; null: none is kept
+  /// What shows the program's ranges beside its devices' work; gives null when none is attached.
+  const RangeTool* (*range_tool)() = nullptr;
   int dlpack = 0; ///< DLPack's number of its devices' memory; 0: of the host, or none
 };
 

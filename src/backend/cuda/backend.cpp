@@ -3,6 +3,7 @@
 #include "backend/cuda/context.h"
 #include "backend/cuda/cubin_cache.h"
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/nvtx.h"
 
 #include <utility>
 
@@ -25,6 +26,7 @@ Backend backend() {
   };
   cuda.open = [](int index) { return make_cuda_device(index); };
   cuda.cache = []() -> ObjectCache& { return CubinCache::instance().objects(); };
+  cuda.range_tool = &nvtx_tool;
   return cuda;
 }
 

@@ -7,11 +7,13 @@
 #include "compiler/requested_schedules.h"
 #include "ir/text.h"
 #include "saturate/saturate.h"
+#include "support/read_text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -105,6 +107,16 @@ Json use_json(const backend::CodeUse& use) {
           {"occupancy", use.occupancy}};
 }
 
+/// Empty when it cannot be read: the line is told all the same.
+std::string text_of_source(const std::string& file) {
+  constexpr std::uint64_t kMostText = 1 << 20;
+  try {
+    return read_text(file, kMostText);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 } // namespace
 
 // The file.
@@ -149,6 +161,13 @@ RecordWriter::program(const ir::Graph& graph, std::string_view device, const Opt
                  {"begin", seconds(Clock::now())}}));
   program->graph_number(graph, nullptr, "");
   program->lines_.clear();
+  if (program->source_ >= 0) // its lines are in the record already
+    return program;
+  const auto sites = call_sites::places_of(ir::canonical_hash(graph), graph.size());
+  std::lock_guard lock(mutex_);
+  for (ir::NodeId id = 0; id < sites.size(); ++id)
+    if (sites[id] != 0)
+      sited_.push_back({program->number_, program->forms_[0].nodes[id], sites[id]});
   return program;
 }
 
@@ -170,6 +189,13 @@ void RecordWriter::copy(std::string_view what, std::size_t bytes, Clock::time_po
                  {"seconds", seconds(end) - seconds(begin)}}));
 }
 
+void RecordWriter::range(std::string_view path, Clock::time_point begin, Clock::time_point end) {
+  write(line_of({{"event", "range"},
+                 {"path", path},
+                 {"begin", seconds(begin)},
+                 {"seconds", seconds(end) - seconds(begin)}}));
+}
+
 void RecordWriter::memory(std::string_view device, Clock::time_point at, std::size_t in_use,
                           std::size_t reserved) {
   write(line_of({{"event", "memory"},
@@ -179,7 +205,50 @@ void RecordWriter::memory(std::string_view device, Clock::time_point at, std::si
                  {"reserved", reserved}}));
 }
 
+/// Lines of the user's program are found all at once: that takes a process.
+void RecordWriter::write_sites() {
+  std::vector<Sited> sited;
+  {
+    std::lock_guard lock(mutex_);
+    sited = std::exchange(sited_, {});
+  }
+  if (sited.empty())
+    return;
+  std::vector<call_sites::Id> ids;
+  for (const Sited& one : sited)
+    ids.push_back(one.site);
+  const std::vector<call_sites::Place> places = call_sites::locate(ids);
+  std::map<std::string, int> files;
+  std::map<int, Json> nodes; // by program
+  for (std::size_t i = 0; i < sited.size(); ++i) {
+    Json node = {{"node", sited[i].node}};
+    const call_sites::Place& place = places[i];
+    if (!place.file.empty()) {
+      const auto [file, fresh] = files.emplace(place.file, 0);
+      if (fresh) {
+        {
+          std::lock_guard lock(mutex_);
+          file->second = sources_++;
+        }
+        write(line_of({{"event", "source"},
+                       {"source", file->second},
+                       {"file", place.file},
+                       {"text", text_of_source(place.file)}}));
+      }
+      node["source"] = file->second;
+      node["line"] = place.line;
+    }
+    if (!place.within.empty())
+      node["within"] = place.within;
+    if (node.size() > 1)
+      nodes.try_emplace(sited[i].program, Json::array()).first->second.push_back(std::move(node));
+  }
+  for (const auto& [program, list] : nodes)
+    write(line_of({{"event", "lines"}, {"program", program}, {"nodes", list}}));
+}
+
 void RecordWriter::end() {
+  write_sites();
   const std::string line = line_of({{"event", "end"}, {"begin", seconds(Clock::now())}});
   std::lock_guard lock(mutex_);
   if (!std::exchange(ended_, true))

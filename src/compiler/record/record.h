@@ -6,6 +6,7 @@
 #include "compiler/report.h"
 #include "kernel/plan.h"
 #include "kernel/target.h"
+#include "support/call_sites.h"
 
 #include <chrono>
 #include <cstddef>
@@ -53,6 +54,8 @@ public:
   /// Of `what`, as "to cuda:0".
   void copy(std::string_view what, std::size_t bytes, Clock::time_point begin,
             Clock::time_point end);
+  /// A range of the program that has ended: its name behind those that it is in.
+  void range(std::string_view path, Clock::time_point begin, Clock::time_point end);
   /// What a device's memory held from `at` on.
   void memory(std::string_view device, Clock::time_point at, std::size_t in_use,
               std::size_t reserved);
@@ -66,6 +69,7 @@ private:
     return std::chrono::duration<double>(at - begin_).count();
   }
   void write(std::string_view line);
+  void write_sites();
 
   struct Lines {
     int source;
@@ -78,6 +82,12 @@ private:
   bool ended_ = false;
   int programs_ = 0, sources_ = 0;
   std::map<std::uint64_t, Lines> lines_; ///< by hash
+  struct Sited {
+    int program;
+    NodeHistory::Number node;
+    call_sites::Id site;
+  };
+  std::vector<Sited> sited_; ///< nodes that the program recorded at known places
 };
 
 /// What a person marked in a graph.
