@@ -41,7 +41,13 @@ void display(const std::vector<Tensor>& tensors, const std::vector<Mark>& marks,
 /// nothing of them.
 void display(const Graph& graph, const std::vector<Mark>& marks, const std::string& path);
 
-/// The same page served on 127.0.0.1 while this lives, at an address that holds 128 random bits.
+/// The loop form of a compiled graph: the schedule tree of each kernel, a box a loop, as a picture
+/// that egret lays out (.svg) or for Graphviz (.dot). Error(State) where the graph is not compiled,
+/// Error(Value) for another ending, Error(File) for a path that cannot be written to.
+void display_loops(const Graph& graph, const std::string& path);
+
+/// The page of display() served on 127.0.0.1 while this lives, at an address that holds 128 random
+/// bits.
 class ServedDisplay {
 public:
   /// `port` 0: any that is free. Error(File) naming a port that is in use.

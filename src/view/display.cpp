@@ -7,6 +7,7 @@
 #include "support/output_file.h"
 #include "support/printable.h"
 #include "tensor/engine.h"
+#include "view/drawing.h"
 #include "view/page.h"
 #include "view/server.h"
 
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -186,6 +188,19 @@ void display(const std::vector<Tensor>& tensors, const std::vector<Mark>& marks,
 void display(const Graph& graph, const std::vector<Mark>& marks, const std::string& path) {
   output_target("display", path);
   write_output("display", path, page_of(marked_graph(graph, marks), marks));
+}
+
+void display_loops(const Graph& graph, const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending != ".svg" && ending != ".dot")
+    fail(ErrorKind::Value, "display_loops: {} ends in neither .svg nor .dot", printable(path));
+  const std::string schedules = graph.schedules();
+  if (schedules.empty())
+    fail(ErrorKind::State, "display_loops: the graph is not compiled, or has no kernel");
+  output_target("display_loops", path);
+  const view::Drawing drawing = view::drawing_of_schedules(schedules);
+  write_output("display_loops", path,
+               ending == ".svg" ? view::svg_of(drawing) : view::dot_of(drawing));
 }
 
 struct ServedDisplay::Impl {

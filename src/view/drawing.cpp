@@ -239,33 +239,32 @@ Drawing egraph_drawing(const Program& program) {
   return drawing;
 }
 
-/// The parts of a schedule tree, NAME(...) within NAME(...), inner ones above what holds them.
-Drawing tree_drawing(const Program& program, std::size_t number) {
-  const auto kernel = program.kernels.find(number);
-  if (kernel == program.kernels.end())
-    fail(ErrorKind::Value, "the program has no kernel {}; it has {}", number,
-         program.kernels.size());
-  std::string text = kernel->second.at("tree");
-  const std::size_t tree = text.find("@tree=");
-  Drawing drawing{fmt::format("schedule of {}", text_of(kernel->second, "name")), {}};
-  if (tree == std::string::npos) { // a generator's parameters
-    drawing.nodes.push_back({"schedule", {text_of(kernel->second, "schedule")}, {}, "", -1, false});
-    return drawing;
+/// Adds the parts of a schedule tree, NAME(...) within NAME(...), inner ones below what holds them;
+/// of a kernel among several, by its name.
+void add_tree(std::string_view schedule, const std::string& kernel, Drawing& drawing) {
+  const std::size_t tree = schedule.find("@tree=");
+  if (tree == std::string_view::npos) { // a generator's parameters
+    DrawnNode node{"schedule", {std::string(schedule)}, {}, kernel, -1, false};
+    if (!kernel.empty())
+      node.lines.insert(node.lines.begin(), kernel);
+    drawing.nodes.push_back(std::move(node));
+    return;
   }
-  text.erase(0, tree + 6);
   std::vector<std::size_t> open;
   std::string word;
-  for (const char c : text) {
+  for (const char c : schedule.substr(tree + 6)) {
     if (c == '(') {
       const std::size_t made = drawing.nodes.size();
-      drawing.nodes.push_back({fmt::format("part {}", made), {word}, {}, "", -1, false});
+      drawing.nodes.push_back({fmt::format("part {}", made), {word}, {}, kernel, -1, false});
+      if (open.empty() && !kernel.empty())
+        drawing.nodes[made].lines.insert(drawing.nodes[made].lines.begin(), kernel);
       if (!open.empty())
         drawing.nodes[made].reads.push_back(open.back());
       open.push_back(made);
       word.clear();
     } else if (c == ')' || c == ',') {
       if (!word.empty() && !open.empty()) {
-        std::string& line = drawing.nodes[open.back()].lines.front();
+        std::string& line = drawing.nodes[open.back()].lines.back();
         line += " " + word;
       }
       word.clear();
@@ -275,6 +274,18 @@ Drawing tree_drawing(const Program& program, std::size_t number) {
       word += c;
     }
   }
+}
+
+Drawing tree_drawing(const Program& program, std::size_t number) {
+  const auto kernel = program.kernels.find(number);
+  if (kernel == program.kernels.end())
+    fail(ErrorKind::Value, "the program has no kernel {}; it has {}", number,
+         program.kernels.size());
+  const std::string name = text_of(kernel->second, "name");
+  Drawing drawing{fmt::format("schedule of {}", name), {}};
+  const std::string tree = kernel->second.at("tree");
+  add_tree(tree.find("@tree=") == std::string::npos ? text_of(kernel->second, "schedule") : tree,
+           "", drawing);
   return drawing;
 }
 
@@ -304,6 +315,18 @@ auto checked(const std::string& file, std::string_view text, Work&& work) {
 }
 
 } // namespace
+
+Drawing drawing_of_schedules(std::string_view schedules) {
+  Drawing drawing{"schedules", {}};
+  for (std::size_t at = 0; at < schedules.size();) {
+    const std::size_t end = std::min(schedules.find('\n', at), schedules.size());
+    const std::string_view line = schedules.substr(at, end - at);
+    at = end + 1;
+    if (const std::size_t equals = line.find(" = "); equals != std::string_view::npos)
+      add_tree(line.substr(equals + 3), std::string(line.substr(0, equals)), drawing);
+  }
+  return drawing;
+}
 
 Drawing drawing_of_record(const std::string& file, std::string_view text, std::string_view what,
                           int program) {

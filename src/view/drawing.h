@@ -30,6 +30,9 @@ struct Drawing {
 Drawing drawing_of_record(const std::string& file, std::string_view text, std::string_view what,
                           int program);
 
+/// The parts of schedule trees, one `KERNEL = SCHEDULE` a line as Graph::schedules() gives them.
+Drawing drawing_of_schedules(std::string_view schedules);
+
 /// The e-graph of a program in the form of the tools of https://github.com/egraphs-good
 /// (egraph-serialize); errors as above.
 std::string serialized_egraph(const std::string& file, std::string_view text, int program);
