@@ -13,14 +13,17 @@ namespace egret {
 namespace {
 
 /// What the command writes to a terminal of 60 columns.
-std::string on_terminal(const std::string& arguments, int* code) {
+std::string on_terminal(const std::string& arguments, int* code,
+                        const std::string& environment = "TERM=xterm") {
   int terminal = -1;
   winsize size = {24, 60, 0, 0};
   const pid_t process = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (process == 0) {
-    ::execl("/bin/sh", "sh", "-c",
-            fmt::format("EGRET_CACHE=off TERM=xterm {} {}", EGRET_TEST_TOOL, arguments).c_str(),
-            nullptr);
+    ::execl(
+        "/bin/sh", "sh", "-c",
+        fmt::format("EGRET_CACHE=off NO_COLOR= {} {} {}", environment, EGRET_TEST_TOOL, arguments)
+            .c_str(),
+        nullptr);
     ::_exit(127);
   }
   std::string text;
@@ -61,6 +64,21 @@ TEST(ToolProgress, OfASearchShowsKernelCandidatesTimeLeftAndTheBestScheduleOnATe
       line.clear();
     } else
       line += text[i];
+}
+
+TEST(ToolColours, AreOnTerminalsThatHaveThemUnlessNoColorIsSet) {
+  const test::TempFolder folder;
+  test::write_file(folder / "g.txt", "no graph\n");
+  const std::string wrong = "run " + (folder / "g.txt").string(), red = "\033[31m";
+  int code = 0;
+  EXPECT_NE(on_terminal(wrong, &code).find(red), std::string::npos);
+  EXPECT_NE(code, 0);
+  for (const char* environment : {"TERM=xterm NO_COLOR=1", "TERM=dumb"}) {
+    const std::string text = on_terminal(wrong, &code, environment);
+    EXPECT_NE(text.find("egret:"), std::string::npos) << text;
+    EXPECT_EQ(text.find('\033'), std::string::npos) << environment << ": " << text;
+  }
+  EXPECT_EQ(test::egret_command(wrong, "TERM=xterm").err.find('\033'), std::string::npos);
 }
 
 TEST(ToolProgress, IsPlainLinesElsewhere) {
