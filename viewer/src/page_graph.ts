@@ -79,8 +79,9 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
     return { id: node, title: one.name ?? (one.op === "const" ? (one.attrs ?? one.op) : one.op), detail: one.type, colour: colourOf(node), round: one.op === "input" || outputs.has(node), fill: colour === "marks" ? markOf.get(node)?.colour : undefined };
   };
 
-  const whole = levelsOf(program, graph, operands);
-  const level = whole && (place.level ?? (graph.nodes.length > kMostAtOnce ? "modules" : "nodes")) === "modules" ? "modules" : "nodes";
+  const wanted = place.level ?? (graph.nodes.length > kMostAtOnce ? "modules" : "nodes");
+  const whole = wanted === "modules" ? levelsOf(program, graph, operands) : undefined;
+  const level = whole ? "modules" : "nodes";
   const groups = whole ? groupsByPath(whole) : new Map<string, Group>();
   const groupOf = (node: number): Group | undefined => {
     const at = position.get(node);
@@ -158,7 +159,7 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
       ...options.map(([value, text, disabled]) => h("option", { value, selected: chosen === value, disabled }, text)),
     );
   const colours = select("Colours", colour, "colour", [...(program.marks.length > 0 ? ([["marks", "colour: marks"]] as [string, string][]) : []), ["op", "colour: kind of op"], ["kernel", "colour: kernel", launches.size === 0], ["pass", "colour: pass that made it"]]);
-  const levels = select("Level", level, "level", [["nodes", "all nodes"], ["modules", "modules, kernels, nodes", !whole]]);
+  const levels = select("Level", level, "level", [["nodes", "all nodes"], ["modules", "modules, kernels, nodes", wanted === "modules" && !whole]]);
   return h("div", { class: "split" }, h("div", { class: "main" }, h("div", { class: "bar" }, choice, levels, colours), drawn && trail(view, opened!, drawn.back, drawn.common), canvas.element), side);
 }
 
