@@ -103,15 +103,21 @@ TEST(Generators, GenericNestsMeetOnlyWhereResultsAreWorthMemory) {
 TEST(Generators, HundredsOfOutputsAreOneKernel) {
   Graph g;
   const Shape s{37};
-  NodeId x = g.input("x", DType::F32, s);
-  for (int i = 0; i < 250; ++i)
-    g.outputs.push_back(x = g.binary(Op::Add, x, scalar(g, i % 3 - 1, s)));
-  const testing::RegionCase c = only_region_of(g);
-  ASSERT_GT(c.region.outputs.size(), std::size_t(loops::kMostDepth));
+  g.outputs = {g.unary(Op::Exp, g.input("x", DType::F32, s))};
+  testing::RegionCase c = only_region_of(g);
+  for (int i = 1; i < loops::kMostDepth + 50; ++i) {
+    c.region.stages.push_back(c.region.stages[0]);
+    c.region.outputs.push_back(c.region.outputs[0]);
+    c.region.outputs.back().stage = i;
+    c.outputs.push_back(c.outputs[0]);
+  }
   for (const Target& t : {target(), testing::test_gpu()}) {
     EXPECT_EQ(lower_greedily(c.region, t).schedule.generator, "elementwise");
-    for (const Generator* generator : {&elementwise_generator(), &generic_generator()})
-      EXPECT_EQ(testing::check_schedule(c, *generator, generator->space(c.region, t).at(0), t), "");
+    for (const Generator* generator : {&elementwise_generator(), &generic_generator()}) {
+      const auto schedules = generator->space(c.region, t);
+      ASSERT_FALSE(schedules.empty()) << generator->name();
+      EXPECT_EQ(testing::check_schedule(c, *generator, schedules[0], t, {}, true), "");
+    }
   }
 }
 
