@@ -61,6 +61,12 @@ void adopt(Node& node, std::vector<NodePtr>& dropped) {
   drop_recipe(node, dropped);
 }
 
+// A pending node that cannot be computed any more.
+void fail_for_good(Node& node, const std::exception_ptr& failure) {
+  node.failure = failure;
+  node.leave_queue();
+}
+
 double bytes_of(const Node& node) {
   double bytes = static_cast<double>(size_of(node.form.dtype));
   for (const Expr& dim : node.form.shape)
@@ -131,8 +137,11 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
       }
       if (node.in_flight)
         return void_but(&node, nullptr);
-      if (node.failure)
+      if (node.failure) { // what is made of it is lost, too
+        for (const Frame& frame : stack)
+          fail_for_good(*frame.node, node.failure);
         std::rethrow_exception(node.failure);
+      }
       if (node.is_leaf_value()) {
         meet_leaf(node);
         stack.pop_back();
@@ -364,9 +373,8 @@ void withdraw(const std::vector<NodePtr>& outputs, const Given& given = {}) {
         given.forget_overwritten() ? std::current_exception() : nullptr;
     for (const NodePtr& node : outputs) {
       node->in_flight = false;
-      node->failure = failure;
       if (failure)
-        node->leave_queue();
+        fail_for_good(*node, failure);
     }
   }
   landed().notify_all();

@@ -12,6 +12,8 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <exception>
+#include <limits>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -90,8 +92,8 @@ Stream& take_stream() {
 
 [[gnu::tls_model("initial-exec")]] thread_local int holds = 0;
 
-// What reading everything that handles hold of this thread's recorded operations computes.
-void run_queue(Stream& stream, const char* who) {
+// The values that handles hold of a stream's pending operations.
+std::vector<NodePtr> pending_values(const Stream& stream) {
   std::vector<NodePtr> all;
   for_each_handle([&](const Handle& handle) {
     if (handle.holds())
@@ -105,9 +107,27 @@ void run_queue(Stream& stream, const char* who) {
           !node->scope)
         roots.push_back(node);
   }
-  all.clear();
-  if (!roots.empty())
-    evaluate_held(roots, who);
+  return roots;
+}
+
+// What reading all of them computes. Those that are found to be lost (Node::failure) keep no other
+// one from being computed; the first error is thrown behind that.
+void run_queue(Stream& stream, const char* who) {
+  std::exception_ptr first;
+  for (std::size_t left = std::numeric_limits<std::size_t>::max();;) {
+    const std::vector<NodePtr> roots = pending_values(stream);
+    if (roots.empty() || roots.size() >= left)
+      break;
+    left = roots.size();
+    try {
+      evaluate_held(roots, who);
+      break;
+    } catch (...) {
+      first = first ? first : std::current_exception();
+    }
+  }
+  if (first)
+    std::rethrow_exception(first);
 }
 
 // Runs the queue if there are `times` the limits in it.

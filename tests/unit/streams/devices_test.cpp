@@ -337,6 +337,43 @@ TEST_F(FakeGpus, OperationsAreLaunchedOnTheDeviceOfTheirOperands) {
   EXPECT_EQ(fake.launches + fake.graph_launches, there) << "that one is the CPU's";
 }
 
+// A run that fails once it may have written over a value cannot be made again.
+TEST_F(FakeGpus, AResultThatWasLostKeepsTheErrorOfItsRun) {
+  const DeviceScope scope("cuda:0");
+  Tensor x = tensor(std::vector<float>(64, 2.0f)) * 2;
+  x.eval();
+  x = x * 3 + 1;
+  const Tensor twice = x * 2, other = tensor({1.0f, 2.0f}) + 1;
+  const auto error_of = [](const Tensor& a) -> std::string {
+    try {
+      a.eval();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  fake.failing = "cuLaunchKernelEx";
+  fake.failure = 1;
+  const std::string first = error_of(x);
+  fake.failing = nullptr;
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(error_of(x), first);
+  EXPECT_EQ(error_of(twice), first) << "what is made of it has the same error";
+  EXPECT_EQ(error_of(other), "");
+  sync();
+}
+
+TEST_F(FakeGpus, ARunThatFailedAndWroteOverNothingIsMadeAgain) {
+  const DeviceScope scope("cuda:0");
+  const Tensor x = (tensor(std::vector<float>(64, 2.0f)) * 2).eval();
+  const Tensor y = x * 3 + 1;
+  fake.failing = "cuLaunchKernelEx";
+  fake.failure = 1;
+  EXPECT_THROW(y.eval(), Error);
+  fake.failing = nullptr;
+  EXPECT_NO_THROW(y.eval());
+}
+
 // A GPU computes while the thread goes on: what a round of a loop read is computed where it was
 // read before, without waiting for the read.
 TEST_F(FakeGpus, ARoundIsComputedWhereItsReadsCame) {
