@@ -354,8 +354,7 @@ public:
       : facts_(facts), graph_(facts.graph()), stored_(stored) {}
 
   void operand(NodeId id, const IndexMap& map) {
-    const View& view = facts_.view(id);
-    value(view.base, compose(map, view.map));
+    value(facts_.view(id).base, facts_.view_through(id, map));
   }
 
   /// Reads of node `id` itself, its points being map(frame point).

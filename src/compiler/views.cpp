@@ -71,6 +71,13 @@ GraphFacts::GraphFacts(const ir::Graph& graph) : graph_(graph) {
       find_product(id);
 }
 
+const IndexMap& GraphFacts::view_through(NodeId id, const IndexMap& frame) const {
+  const auto [at, fresh] = through_.try_emplace({id, frame.hash()});
+  if (fresh)
+    at->second = compose(frame, views_[id].map);
+  return at->second;
+}
+
 void GraphFacts::find_dependence(NodeId id) {
   const ir::Node& node = graph_[id];
   std::vector<bool>& dep = depends_[id];

@@ -5,6 +5,8 @@
 
 #include "egret/ir.h"
 
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace egret::compiler {
@@ -28,7 +30,7 @@ struct Use {
   friend bool operator==(const Use&, const Use&) = default;
 };
 
-/// Facts about every node of a graph without dead nodes, computed once.
+/// Facts about every node of a graph without dead nodes, computed once. For one thread at a time.
 class GraphFacts {
 public:
   explicit GraphFacts(const ir::Graph& graph);
@@ -36,6 +38,9 @@ public:
   const ir::Graph& graph() const { return graph_; }
   /// The view that node `id` is (identity of itself when it is no movement).
   const View& view(ir::NodeId id) const { return views_[id]; }
+  /// Where point p of `frame`, which is mapped to points of node `id`, reads the base of its view.
+  /// Composed once: passes ask for the same reads again and again.
+  const IndexMap& view_through(ir::NodeId id, const IndexMap& frame) const;
   /// Readers of a non-movement node, looking through movement.
   const std::vector<Use>& uses(ir::NodeId id) const { return uses_[id]; }
   bool is_output(ir::NodeId id) const {
@@ -54,6 +59,7 @@ private:
 
   const ir::Graph& graph_;
   std::vector<View> views_;
+  mutable std::map<std::pair<ir::NodeId, std::uint64_t>, IndexMap> through_; ///< by frame's hash
   std::vector<std::vector<Use>> uses_;
   std::vector<bool> output_;
   std::vector<std::vector<bool>> depends_;

@@ -62,8 +62,7 @@ std::optional<std::int64_t> stride_in(const Region& region, const std::vector<in
 std::optional<std::int64_t> usual_stride_in(const Region& region, const std::vector<int>& axes,
                                             const Expr& offset, int axis) {
   constexpr std::int64_t kSamples = 16;
-  const std::int64_t pairs =
-      region.axes[std::size_t(axis)].extent.constant().value_or(0) - 1;
+  const std::int64_t pairs = region.axes[std::size_t(axis)].extent.constant().value_or(0) - 1;
   const std::vector<Expr> variables = variables_of(offset);
   if (!std::ranges::all_of(variables, [](const Expr& v) { return v.is_axis(); }))
     return std::nullopt;
@@ -103,12 +102,21 @@ std::vector<bool> axes_of_load(const Region& region, const Stage& stage, const L
   return seen;
 }
 
+namespace {
+
+/// The one coordinate of what `layout` makes of a map's.
+Expr offset_in(const IndexMap& map, const IndexMap& layout) {
+  return layout.is_identity() ? map.coords[0] : compose(map, layout).coords[0];
+}
+
+} // namespace
+
 Expr offset_of(const Region& region, const Load& load) {
-  return compose(load.map, region.operands[load.number].layout).coords[0];
+  return offset_in(load.map, region.operands[load.number].layout);
 }
 
 Expr offset_of(const Output& output) {
-  return compose(output.map, output.layout).coords[0];
+  return offset_in(output.map, output.layout);
 }
 
 std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, const Load& load,

@@ -373,5 +373,20 @@ TEST(Partition, PositionsOfManyRowsAreStoredOnCpus) {
   EXPECT_EQ(kernels(96, Op::ScatterAdd), 2u);
 }
 
+// Cones are gone through again and again: in large graphs that is what partitioning takes.
+TEST(Partition, ViewsAreComposedOnce) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {6});
+  const NodeId padded =
+      g.pad(x, std::vector<Expr>{1}, std::vector<Expr>{1}, Scalar::of(DType::F32, 0.0));
+  g.outputs = {g.unary(Op::Exp, padded)};
+  const GraphFacts facts(g);
+  const IndexMap frame = IndexMap::flip({8}, std::vector<std::int64_t>{0});
+  const IndexMap& first = facts.view_through(padded, frame);
+  EXPECT_EQ(first.hash(), compose(frame, facts.view(padded).map).hash());
+  EXPECT_EQ(&facts.view_through(padded, frame), &first);
+  EXPECT_NE(&facts.view_through(padded, IndexMap::identity({8})), &first);
+}
+
 } // namespace
 } // namespace egret::compiler
