@@ -54,7 +54,29 @@ private:
       parts_[id].push_back(gradient);
   }
 
+  /// What gathers of one value give it are scatters into zeros of their own: each adds to what the
+  /// one before has left, so that none of them is read again.
+  void chain_scatters(std::vector<Value>& parts) {
+    const auto scatters = std::stable_partition(parts.begin(), parts.end(),
+                                                [](Value v) { return !adds_to_zeros(v); });
+    if (scatters == parts.end())
+      return;
+    Value sum = *scatters;
+    for (auto at = scatters + 1; at != parts.end(); ++at) {
+      const Node node = at->node();
+      sum = autodiff::scatter(Op::ScatterAdd, sum, {&graph_, node.inputs[1]},
+                              {&graph_, node.inputs[2]}, node.attrs.axes[0]);
+    }
+    parts.erase(scatters, parts.end());
+    parts.push_back(sum);
+  }
+  static bool adds_to_zeros(Value v) {
+    return v.node().op == Op::ScatterAdd &&
+           autodiff::constant_of({v.graph, v.node().inputs[0]}) == 0.0;
+  }
+
   Value total(NodeId id) {
+    chain_scatters(parts_[id]);
     Value sum = parts_[id].front();
     for (std::size_t i = 1; i < parts_[id].size(); ++i)
       sum = sum + parts_[id][i];
@@ -67,6 +89,8 @@ private:
     // What comes to a view is added where the view comes from: never in an expanded box.
     const bool one_by_one =
         node.op == Op::Expand || node.op == Op::Reshape || node.op == Op::Permute;
+    if (one_by_one)
+      chain_scatters(parts_[id]);
     const std::vector<Value> gradients = one_by_one ? parts_[id] : std::vector<Value>{total(id)};
     for (Value g : gradients) {
       Site site{.g = g, .y = {&graph_, id}, .attrs = node.attrs};

@@ -233,5 +233,29 @@ TEST(Gradients, OfASoftmaxHaveNoGuardOnTheExponential) {
   }
 }
 
+// Each gather of a value gives it a scatter; they go to one place, one behind the other.
+TEST(Gradients, OfSeveralGathersOfAValueAddToOneAnother) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {2, 3}), flat = g.reshape(x, {6});
+  const NodeId i = g.input("i", DType::I64, {2}), j = g.input("j", DType::I64, {2});
+  const NodeId y = g.binary(Op::Add, g.gather(flat, i, 0), g.gather(flat, j, 0));
+  const std::size_t before = g.size();
+  const NodeId dx =
+      gradients_of_sum(g, g.binary(Op::Mul, y, g.gather(g.reshape(x, {6}), j, 0)), {x})[0];
+  g.outputs = {dx};
+  const Graph needed = ir::without_dead_code(g);
+  int into_zeros = 0;
+  for (NodeId id = 0; id < needed.size(); ++id)
+    if (needed[id].op == Op::ScatterAdd)
+      into_zeros += needed[needed[id].inputs[0]].op != Op::ScatterAdd;
+  EXPECT_EQ(into_zeros, 1) << print(needed);
+  EXPECT_EQ(count(g, Op::ScatterAdd, before), 2);
+  const std::vector<HostArray> in{{DType::F32, {2, 3}, {1, 2, 3, 4, 5, 6}},
+                                  {DType::I64, {2}, {1, 1}},
+                                  {DType::I64, {2}, {4, 0}}};
+  // (x[1] + x[4]) x[4] + (x[1] + x[0]) x[0]
+  EXPECT_EQ(values_of(g, dx, in), (List{4, 6, 0, 0, 12, 0}));
+}
+
 } // namespace
 } // namespace egret
