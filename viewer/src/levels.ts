@@ -129,6 +129,15 @@ function pathsOf(program: Program, graph: Graph, operands: number[][], launches:
       wanted[at] = other ? other.slice(0, same) : path;
     }
   }
+  // An input that several modules read, as a weight that is updated, is in the first one's.
+  const first: number[] = []; // by place, its first reader
+  operands.forEach((reads, to) => reads.forEach((at) => (first[at] ??= to)));
+  for (let place = graph.nodes.length - 1; place >= 0; --place) {
+    const { op } = program.nodes[graph.nodes[place]];
+    if (paths[place].length > 0 || first[place] === undefined || op !== "input") continue;
+    const launch = launches.get(graph.nodes[first[place]]);
+    paths[place] = launch === undefined ? paths[first[place]] : moduleOfLaunch.get(launch)!;
+  }
   return paths;
 }
 
