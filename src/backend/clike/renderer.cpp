@@ -33,9 +33,11 @@ void Renderer::statement(const Stmt& stmt) {
 void Renderer::condition(const kernel::If& stmt) {
   const std::string held = index_.condition(stmt.condition);
   open(fmt::format("if ({})", held.empty() ? "true" : held));
+  enter_branch(stmt.body);
   block(stmt.body);
   if (!stmt.otherwise.empty()) {
     otherwise();
+    enter_branch(stmt.otherwise);
     block(stmt.otherwise);
   }
   close();

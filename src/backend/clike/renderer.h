@@ -24,6 +24,8 @@ protected:
   Renderer(const kernel::KernelProgram& program, const Language& language);
 
   void block(const kernel::Block& stmts);
+  /// At the beginning of a block that may not be run.
+  virtual void enter_branch(const kernel::Block& /*body*/) {}
 
   // Statements, by kind.
   virtual void let(kernel::ValueId target, const kernel::Inst& inst) = 0;

@@ -227,6 +227,12 @@ void CudaRenderer::assign(const kernel::Assign& stmt) {
 void CudaRenderer::loop(const For& stmt) {
   if (stmt.bind == Bind::Grid)
     return stmt.queue ? dynamic_loop(stmt) : grid_loop(stmt);
+  // What does not change is loaded before the loop, unless there may be no iteration.
+  const bool may_be_empty = !proves_less(stmt.begin, stmt.end);
+  if (may_be_empty) {
+    open(fmt::format("if ({} < {})", index_.text(stmt.begin), index_.text(stmt.end)));
+    enter_branch(stmt.body);
+  }
   if (stmt.bind == Bind::Unroll)
     line("#pragma unroll");
   else
@@ -236,6 +242,8 @@ void CudaRenderer::loop(const For& stmt) {
                    index_.text(stmt.step)));
   block(stmt.body);
   close();
+  if (may_be_empty)
+    close();
 }
 
 void CudaRenderer::grid_loop(const For& stmt) {

@@ -130,6 +130,7 @@ void CudaRenderer::acquire(const kernel::Acquire& stmt) {
              : fmt::format("if (eg_last_of({}, {}, {}))", arrivals, by.number("barrier"),
                            by.number("threads")));
   }
+  enter_branch(stmt.body);
   block(stmt.body);
   close();
 }

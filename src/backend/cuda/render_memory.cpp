@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace egret::backend::cuda {
 
@@ -90,15 +91,60 @@ bool CudaRenderer::is_read_only(const Buffer& b) const {
 // Memory that nobody writes while the kernel runs may go through the read-only path. A kernel that
 // is launched early runs while those before it write: lines of that path would not see it. It loads
 // as usual, but out of loops and across stores.
-std::string CudaRenderer::read(int buffer, const std::string& place, CachePolicy policy) const {
+std::string CudaRenderer::read(int buffer, const std::string& place, CachePolicy policy,
+                               bool masked) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   if (b.space == Space::Shared)
     return place;
   if (policy == CachePolicy::Streaming || policy == CachePolicy::EvictFirst)
     return fmt::format("__ldcs(&{})", place);
   if (is_read_only(b))
-    return fmt::format("{}(&{})", target_.launches_early() ? "eg_load" : "__ldg", place);
+    return fmt::format("{}(&{})",
+                       !target_.launches_early() ? "__ldg"
+                       : masked                  ? "eg_load_here"
+                                                 : "eg_load",
+                       place);
   return place;
+}
+
+namespace {
+
+// The buffers that a block loads from, but not in what may not be run of it. `within` a problem:
+// whose own buffers are not known outside of it.
+void collect_loads(const kernel::Block& block, const kernel::KernelProgram& program, bool within,
+                   std::set<int>& buffers) {
+  for (const kernel::Stmt& stmt : block)
+    if (const auto* let = kernel::get_if<kernel::Let>(stmt)) {
+      const auto* load = kernel::get_if<kernel::inst::Load>(let->inst);
+      if (load && load->mask.empty() &&
+          !(within &&
+            program.buffers[static_cast<std::size_t>(load->from.buffer)].space == Space::Problem))
+        buffers.insert(load->from.buffer);
+    } else if (const auto* loop = kernel::get_if<kernel::For>(stmt)) {
+      collect_loads(loop->body, program, within, buffers);
+    } else if (const auto* problem = kernel::get_if<kernel::InProblem>(stmt)) {
+      collect_loads(problem->body, program, true, buffers);
+    }
+}
+
+} // namespace
+
+// A compiler takes a load without side effects for one that may be done anywhere, also where its
+// address is none. What is loaded in a branch comes from pointers that are known in the branch.
+void CudaRenderer::enter_branch(const kernel::Block& body) {
+  if (!target_.launches_early())
+    return;
+  std::set<int> buffers;
+  collect_loads(body, program_, false, buffers);
+  for (const int b : buffers) {
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+    if (!is_read_only(buffer))
+      continue;
+    const int n = names_++;
+    line("const {0}* const eg_known{1} = (const {0}*)eg_after_wait((void*)b{2});",
+         memory_type(buffer.dtype), n, b);
+    line("const {0}* const b{1} = eg_known{2};", memory_type(buffer.dtype), b, n);
+  }
 }
 
 CudaRenderer::Access CudaRenderer::access_of(const Address& at, int lanes) const {
@@ -176,8 +222,8 @@ void CudaRenderer::load(ValueId target, const kernel::inst::Load& original, Type
            depends_on_lane(g.hi, program_);
   });
   auto one = [&](int l) {
-    const std::string got =
-        read(inst.from.buffer, element(inst.from.buffer, inst.from.index, l), inst.policy);
+    const std::string got = read(inst.from.buffer, element(inst.from.buffer, inst.from.index, l),
+                                 inst.policy, !inst.mask.empty());
     const std::string held = index_.condition(inst.mask, l);
     const std::string value = type == DType::Bool ? "(" + got + " != 0)" : got;
     return held.empty() ? value
@@ -216,7 +262,8 @@ void CudaRenderer::load_words(ValueId target, const kernel::inst::Load& inst, Ty
     const std::string place =
         fmt::format("*(const {}*)(b{} + {}{})", vector, inst.from.buffer, base,
                     at ? fmt::format(" + {}", at / size) : std::string());
-    const std::string got = read(inst.from.buffer, "(" + place + ")", inst.policy);
+    const std::string got =
+        read(inst.from.buffer, "(" + place + ")", inst.policy, !inst.mask.empty());
     if (access.bytes == 4)
       line("{}[{}] = {};", words, at / 4, got);
     else
@@ -227,8 +274,9 @@ void CudaRenderer::load_words(ValueId target, const kernel::inst::Load& inst, Ty
       otherwise();
       for (int l = 0; l < lanes; ++l) {
         const std::string held = index_.condition(inst.mask, l);
-        const std::string got = read(
-            inst.from.buffer, fmt::format("b{}[{} + {}]", inst.from.buffer, base, l), inst.policy);
+        const std::string got =
+            read(inst.from.buffer, fmt::format("b{}[{} + {}]", inst.from.buffer, base, l),
+                 inst.policy, true);
         if (size == 8) {
           line("{}", guarded(held, fmt::format("eg_put8({} + {}, {});", words, 2 * l, got)));
         } else {

@@ -391,6 +391,12 @@ __device__ __forceinline__ uint4 eg_load(const uint4* p) {
   return v;
 }
 )"},
+    {"eg_load_here", R"(
+template <class T>
+__device__ __forceinline__ T eg_load_here(const T* p) {
+  return eg_load((const T*)eg_after_wait((void*)p));
+}
+)"},
     {"eg_let_next_launch_come", R"(
 __device__ __forceinline__ void eg_let_next_launch_come() {
   asm volatile("griddepcontrol.launch_dependents;");

@@ -40,6 +40,7 @@ private:
   std::string argument_pointer(const kernel::Buffer& buffer,
                                const std::string& number) const override;
   bool is_read_only(const kernel::Buffer& buffer) const;
+  void enter_branch(const kernel::Block& body) override;
   void atomic_combine(const kernel::Intrinsic& use);
   void count_in_order(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
@@ -74,7 +75,9 @@ private:
                    const Access& access);
   void prefetch(const kernel::Address& at);
   std::string element(int buffer, const Expr& e, int lane) const;
-  std::string read(int buffer, const std::string& place, kernel::CachePolicy policy) const;
+  /// `masked`: of a load that not all threads do.
+  std::string read(int buffer, const std::string& place, kernel::CachePolicy policy,
+                   bool masked) const;
 
   // Intrinsics (render_intrinsics.cpp), those of copies and matrices as PTX (render_matrix.cpp).
   /// `target`: the value that is made; -1 where there is none.

@@ -337,7 +337,7 @@ TEST_F(FakeGpus, OperationsAreLaunchedOnTheDeviceOfTheirOperands) {
   EXPECT_EQ(fake.launches + fake.graph_launches, there) << "that one is the CPU's";
 }
 
-// A run that fails once it may have written over a value cannot be made again.
+// A run that fails once it may have written over a value is not repeated.
 TEST_F(FakeGpus, AResultThatWasLostKeepsTheErrorOfItsRun) {
   const DeviceScope scope("cuda:0");
   Tensor x = tensor(std::vector<float>(64, 2.0f)) * 2;

@@ -26,7 +26,7 @@
 namespace egret {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kSoakMiB = 1 << 20;
 
 // Of this process: pages in memory.
 std::uint64_t resident_bytes() {
@@ -65,18 +65,18 @@ TEST(Soak, TenThousandStepsOfChangingSizesKeepNothing) {
   const Counters spent = counters() - before;
   const MemoryStats late = memory_stats("cpu");
   EXPECT_EQ(spent.plan_explorations, 0u);
-  EXPECT_LE(late.in_use, early.in_use + kMiB / 4) << early.text() << late.text();
-  EXPECT_LE(late.reserved, early.reserved + kMiB) << early.text() << late.text();
+  EXPECT_LE(late.in_use, early.in_use + kSoakMiB / 4) << early.text() << late.text();
+  EXPECT_LE(late.reserved, early.reserved + kSoakMiB) << early.text() << late.text();
 #ifndef EGRET_SANITIZED
-  EXPECT_LE(resident_bytes(), resident + 24 * kMiB);
+  EXPECT_LE(resident_bytes(), resident + 24 * kSoakMiB);
 #endif
 }
 
 TEST(Soak, EverChangingProgramsStayWithinTheBoundOfPlans) {
-  constexpr std::size_t kBound = kMiB;
+  constexpr std::size_t kBound = kSoakMiB;
   struct Bound {
     Bound() { set_plan_memory(kBound); }
-    ~Bound() { set_plan_memory(256 * kMiB); }
+    ~Bound() { set_plan_memory(256 * kSoakMiB); }
   } bound;
   const Tensor x = ones({8}).eval();
   std::mt19937 random(3);
@@ -106,7 +106,7 @@ TEST(Soak, EverChangingProgramsStayWithinTheBoundOfPlans) {
     most = std::max(most, counters().plan_bytes);
   }
   EXPECT_GT(counters().plans_evicted, evicted);
-  EXPECT_LE(most, kBound + kMiB) << "the newest one stays, however large it is";
+  EXPECT_LE(most, kBound + kSoakMiB) << "the newest one stays, however large it is";
 }
 
 } // namespace
