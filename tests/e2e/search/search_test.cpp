@@ -517,7 +517,7 @@ TEST(SearchLibraries, AreForbiddenWithTheirReason) {
   options.effort = Effort::Search;
   options.tuner = &tuner;
   options.libraries = false;
-  options.budget_seconds = 3;
+  options.budget_seconds = 30;
   const CompileReport report = compile_graph(g, options, there, cache).report;
   ASSERT_NE(candidate(report, "cublaslt"), nullptr) << report.text();
   EXPECT_EQ(candidate(report, "cublaslt")->message, "libraries are not allowed");
