@@ -337,9 +337,9 @@ TEST(LoopTreeErrors, TextNamesWhatIsWrong) {
   for (int i = 0; i < 300; ++i)
     deep += "acc(0,";
   expect_parse_error(r, deep, "more than 200 deep");
-  for (int level = 0; level < 12; ++level)
+  for (int bodies = 1; bodies <= kMostNodes / 2; bodies *= 2)
     wide = "then(" + wide + "," + wide + ")";
-  expect_parse_error(r, wide, "more than 4000 nodes");
+  expect_parse_error(r, wide, "more than 32768 nodes");
 }
 
 TEST(LoopTreeErrors, TreesMadeByHandAreLookedAtToo) {
