@@ -45,6 +45,8 @@ struct KernelBuilder {
 /// lost. Plans are kept by the builders that took part.
 class BuilderScope {
 public:
+  /// Error(Value) for a builder without `claim`. A claim whose seconds are negative or no number
+  /// loses.
   explicit BuilderScope(KernelBuilder builder);
   ~BuilderScope();
   BuilderScope(const BuilderScope&) = delete;

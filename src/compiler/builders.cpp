@@ -6,6 +6,7 @@
 #include "compiler/search/cost_model.h"
 #include "egret/error.h"
 #include "kernel/schedule.h"
+#include "support/fail.h"
 
 #include <fmt/format.h>
 
@@ -37,7 +38,6 @@ Registry& registry() noexcept {
 
 // A claim whose schedule fits its region.
 struct Offer {
-  const KernelBuilder* builder;
   kernel::Chosen kernel;
   double seconds;
   std::size_t line; ///< of the report
@@ -99,9 +99,10 @@ private:
     try {
       auto lowered = lower_requested({{region.name, claim.schedule}}, regions, target_);
       kernel::Chosen& kernel = lowered.at(0);
-      const double seconds =
-          claim.seconds ? *claim.seconds : seconds_of(kernel.program, region);
-      offers.push_back({&builder, std::move(kernel), seconds, lines_.size() - 1});
+      const double seconds = claim.seconds ? *claim.seconds : seconds_of(kernel.program, region);
+      if (!(seconds >= 0))
+        fail(ErrorKind::Value, "a score of {} seconds is none", seconds);
+      offers.push_back({std::move(kernel), seconds, lines_.size() - 1});
     } catch (const Error& error) {
       line.outcome = error.what();
     }
@@ -166,9 +167,8 @@ ir::Graph graph_of(const ir::Graph& program, const BuiltRegion& built) {
       continue;
     const ir::Node& node = program[id];
     if (node.op == Op::Input) {
-      made[id] =
-          graph.input(fmt::format("x{}", graph.inputs().size()), node.dtype, node.shape,
-                      node.attrs.by_value);
+      made[id] = graph.input(fmt::format("x{}", graph.inputs().size()), node.dtype, node.shape,
+                             node.attrs.by_value);
       continue;
     }
     std::vector<NodeId> inputs;
@@ -200,6 +200,9 @@ std::vector<ClaimedKernel> ask_builders(const ir::Graph& graph,
 
 BuilderScope::BuilderScope(KernelBuilder builder)
     : builder_(std::make_shared<const KernelBuilder>(std::move(builder))) {
+  if (!builder_->claim)
+    fail(ErrorKind::Value, "BuilderScope: the builder '{}' has no function that claims",
+         builder_->name);
   auto& all = compiler::registry();
   std::lock_guard lock(all.mutex);
   all.builders.push_back(builder_);

@@ -72,10 +72,11 @@ GraphFacts::GraphFacts(const ir::Graph& graph) : graph_(graph) {
 }
 
 const IndexMap& GraphFacts::view_through(NodeId id, const IndexMap& frame) const {
-  const auto [at, fresh] = through_.try_emplace({id, frame.hash()});
-  if (fresh)
-    at->second = compose(frame, views_[id].map);
-  return at->second;
+  std::deque<Through>& known = through_[{id, frame.hash()}];
+  for (const Through& through : known)
+    if (through.frame == frame)
+      return through.view;
+  return known.emplace_back(Through{frame, compose(frame, views_[id].map)}).view;
 }
 
 void GraphFacts::find_dependence(NodeId id) {

@@ -5,6 +5,7 @@
 
 #include "egret/ir.h"
 
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -59,7 +60,11 @@ private:
 
   const ir::Graph& graph_;
   std::vector<View> views_;
-  mutable std::map<std::pair<ir::NodeId, std::uint64_t>, IndexMap> through_; ///< by frame's hash
+  struct Through {
+    IndexMap frame, view;
+  };
+  mutable std::map<std::pair<ir::NodeId, std::uint64_t>, std::deque<Through>>
+      through_; ///< by node and the frame's hash
   std::vector<std::vector<Use>> uses_;
   std::vector<bool> output_;
   std::vector<std::vector<bool>> depends_;

@@ -46,8 +46,8 @@ struct Target {
   bool has(Capability c) const { return (capabilities >> static_cast<unsigned>(c) & 1u) != 0; }
   void add(Capability c) { capabilities |= 1u << static_cast<unsigned>(c); }
   /// 32-bit registers that each thread of a GPU may have at the most, if a block of so many threads
-  /// is to fit a multiprocessor: its subgroups are dealt out to the schedulers, of which one may
-  /// have one more than another.
+  /// is to fit a multiprocessor: each scheduler holds an equal number of the block's subgroups, or
+  /// one more than others.
   std::int64_t registers_of_thread(std::int64_t threads) const;
   /// The unit whose operands lie so; null when there is none.
   const MatrixUnit* unit(FragmentLayout layout) const;

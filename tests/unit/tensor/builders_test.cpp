@@ -2,6 +2,7 @@
 #include "egret/builders.h"
 #include "egret/compile.h"
 #include "egret/counters.h"
+#include "egret/error.h"
 #include "egret/explain.h"
 #include "egret/functional.h"
 
@@ -130,6 +131,27 @@ TEST(Builders, WithoutAScoreTheCostModelJudges) {
   const std::string words = explain(y);
   EXPECT_NE(words.find("another kernel is faster"), std::string::npos)
       << "the compiler's own schedule is not better than itself: " << words;
+}
+
+TEST(Builders, ScoresThatAreNoneLose) {
+  const Tensor x = values();
+  for (const double seconds : {-1.0, std::nan("")}) {
+    const BuilderScope scope(always("generic", seconds));
+    const Tensor y = damped(x);
+    const std::string words = explain(y);
+    EXPECT_NE(words.find("seconds is none"), std::string::npos) << words;
+    EXPECT_TRUE(is_damped(y, x));
+  }
+}
+
+TEST(Builders, OneThatCannotClaimIsRefusedByName) {
+  try {
+    const BuilderScope scope({"idle", nullptr});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Value);
+    EXPECT_STREQ(error.what(), "BuilderScope: the builder 'idle' has no function that claims");
+  }
 }
 
 TEST(Builders, PlansAreKeptByTheBuildersThatTookPart) {
