@@ -1,5 +1,5 @@
-// What nearly every source takes from the standard library and fmt, precompiled once (EGRET_PCH). Sources include what they use all
-// the same: the preset "plain" builds without this.
+// What nearly every source takes from the standard library and fmt, precompiled once (EGRET_PCH).
+// Sources include what they use all the same: the preset "plain" builds without this.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fmt/format.h>
 #include <functional>
 #include <limits>
 #include <map>
@@ -27,4 +28,3 @@
 #include <utility>
 #include <variant>
 #include <vector>
-#include <fmt/format.h>

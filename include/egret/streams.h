@@ -34,8 +34,7 @@ void sync();
 
 /// Computes several values in one plan.
 template <std::same_as<Tensor>... T>
-  requires(sizeof...(T) > 1)
-void eval(const T&... tensors) {
+requires(sizeof...(T) > 1) void eval(const T&... tensors) {
   eval({tensors...});
 }
 

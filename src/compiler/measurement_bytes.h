@@ -1,5 +1,5 @@
-// Measurements and their results as bytes, and how they go over a socket: eight bytes with the length, then
-// the message.
+// Measurements and their results as bytes, and how they go over a socket: eight bytes with the
+// length, then the message.
 #pragma once
 
 #include "compiler/candidate_measurement.h"

@@ -1,5 +1,5 @@
-// Measurements of kernels in a process of their own: a kernel that crashes or does not end takes that
-// process with it, and the caller gets a result that says so.
+// Measurements of kernels in a process of their own: a kernel that crashes or does not end takes
+// that process with it, and the caller gets a result that says so.
 #pragma once
 
 #include "compiler/candidate_measurement.h"

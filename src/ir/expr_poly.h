@@ -43,7 +43,6 @@ struct Quotient {
 };
 Quotient merged_quotient(Expr numerator, Expr denominator);
 
-
 /// x less the multiple of m that is nearest to each coefficient, and the one below the constant: of
 /// 31 i + j and 30 it is i + j.
 Expr nearest_remainder(const Expr& x, std::int64_t m);

@@ -108,43 +108,43 @@ private:
 
   /// All workers pack for all: one batch element after the other.
   void together() {
-    b_.loop(
-        Expr(0), f_.batch.extent, Expr(1), f_.batch.extent, Bind::Serial, [&](const Expr& batch) {
-          const Point p = batch_point(batch);
-          if (!(batch == Expr(0)))
-            b_.barrier(); // the panels of the last batch element are still being read
-          const auto pack = [&](bool wanted, PackedSide& side, int buffer, const Expr& count) {
-            if (!wanted)
-              return;
-            const Expr size = side.panel_elements();
-            if (side.by_depth()) {
-              const std::vector<Expr> extents{blocks_,
-                                              Expr((t_.kc + kStepsInTurn - 1) / kStepsInTurn)};
-              core_loop(b_, extents, [&](std::span<const Expr> at) {
-                const Expr steps = min(Expr(t_.kc), steps_ - at[0] * Expr(t_.kc));
-                const Expr from = at[1] * Expr(kStepsInTurn);
-                side.pack_steps(buffer, at[0] * count * size, p, Expr(0), count, at[0], from,
-                                min(steps, from + Expr(kStepsInTurn)));
-              });
-              return;
-            }
-            const std::vector<Expr> extents{blocks_, count};
-            core_loop(b_, extents, [&](std::span<const Expr> at) {
-              side.pack_panel(buffer, (at[0] * count + at[1]) * size, p, at[1], at[0]);
+    b_.loop(Expr(0), f_.batch.extent, Expr(1), f_.batch.extent, Bind::Serial,
+            [&](const Expr& batch) {
+              const Point p = batch_point(batch);
+              if (!(batch == Expr(0)))
+                b_.barrier(); // the panels of the last batch element are still being read
+              const auto pack = [&](bool wanted, PackedSide& side, int buffer, const Expr& count) {
+                if (!wanted)
+                  return;
+                const Expr size = side.panel_elements();
+                if (side.by_depth()) {
+                  const std::vector<Expr> extents{blocks_,
+                                                  Expr((t_.kc + kStepsInTurn - 1) / kStepsInTurn)};
+                  core_loop(b_, extents, [&](std::span<const Expr> at) {
+                    const Expr steps = min(Expr(t_.kc), steps_ - at[0] * Expr(t_.kc));
+                    const Expr from = at[1] * Expr(kStepsInTurn);
+                    side.pack_steps(buffer, at[0] * count * size, p, Expr(0), count, at[0], from,
+                                    min(steps, from + Expr(kStepsInTurn)));
+                  });
+                  return;
+                }
+                const std::vector<Expr> extents{blocks_, count};
+                core_loop(b_, extents, [&](std::span<const Expr> at) {
+                  side.pack_panel(buffer, (at[0] * count + at[1]) * size, p, at[1], at[0]);
+                });
+              };
+              copy_windows(p);
+              pack(t_.pack_left && !t_.own_left, left_, left_buffer_, row_panels_);
+              pack(t_.pack_right, right_, right_buffer_, column_panels_);
+              b_.barrier();
+              const std::vector<Expr> extents{down_, across_, Expr(t_.split)};
+              core_loop(b_, extents,
+                        [&](std::span<const Expr> at) { block(p, batch, at[0], at[1], at[2]); });
+              if (splits()) {
+                b_.barrier();
+                add_up(batch, Expr(1));
+              }
             });
-          };
-          copy_windows(p);
-          pack(t_.pack_left && !t_.own_left, left_, left_buffer_, row_panels_);
-          pack(t_.pack_right, right_, right_buffer_, column_panels_);
-          b_.barrier();
-          const std::vector<Expr> extents{down_, across_, Expr(t_.split)};
-          core_loop(b_, extents,
-                    [&](std::span<const Expr> at) { block(p, batch, at[0], at[1], at[2]); });
-          if (splits()) {
-            b_.barrier();
-            add_up(batch, Expr(1));
-          }
-        });
   }
 
   /// Packs the panels from `first` to `end`, of `all`, of one part of the depth.

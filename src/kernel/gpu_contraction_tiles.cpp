@@ -82,22 +82,14 @@ constexpr Offer kFmaOffers[] = {
     {16, 64, 32, 4, 1, 2, 2.2},   {128, 128, 8, 4, 4, 2, 1.02},
 };
 constexpr Offer kWgmmaOffers[] = {
-    {128, 256, 64, 4, 2, 1, 1.0},
-    {256, 128, 64, 4, 2, 1, 1.0},
-    {128, 192, 64, 5, 2, 1, 1.05},
-    {128, 128, 64, 6, 2, 1, 1.12},
-    {128, 64, 64, 8, 2, 1, 1.6},
-    {64, 128, 64, 8, 1, 1, 1.45},
-    {64, 64, 64, 10, 1, 1, 2.2},
-    {64, 32, 64, 12, 1, 1, 3.6},
-    {64, 16, 64, 14, 1, 1, 6.5},
-    {128, 32, 64, 9, 2, 1, 2.5},
-    {128, 16, 64, 10, 2, 1, 4.6},
-    {64, 8, 64, 14, 1, 1, 12.0},
-    {64, 256, 64, 5, 1, 1, 1.35},
-    {256, 64, 64, 4, 2, 1, 1.5},
-    {128, 128, 64, 6, 1, 1, 1.045, 2},
-    {64, 256, 64, 4, 1, 1, 1.12, 2},
+    {128, 256, 64, 4, 2, 1, 1.0},      {256, 128, 64, 4, 2, 1, 1.0},
+    {128, 192, 64, 5, 2, 1, 1.05},     {128, 128, 64, 6, 2, 1, 1.12},
+    {128, 64, 64, 8, 2, 1, 1.6},       {64, 128, 64, 8, 1, 1, 1.45},
+    {64, 64, 64, 10, 1, 1, 2.2},       {64, 32, 64, 12, 1, 1, 3.6},
+    {64, 16, 64, 14, 1, 1, 6.5},       {128, 32, 64, 9, 2, 1, 2.5},
+    {128, 16, 64, 10, 2, 1, 4.6},      {64, 8, 64, 14, 1, 1, 12.0},
+    {64, 256, 64, 5, 1, 1, 1.35},      {256, 64, 64, 4, 2, 1, 1.5},
+    {128, 128, 64, 6, 1, 1, 1.045, 2}, {64, 256, 64, 4, 1, 1, 1.12, 2},
 };
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
@@ -112,9 +104,9 @@ constexpr double kBarrier = 1e7, kAddedShare = 640;
 
 /// Time of the whole problem with a tile, in products of one core: what the busiest core does.
 double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
-  const double tiles = std::ceil(double(ceil_quotient(p.rows, o.bm)) *
-                                 double(ceil_quotient(p.columns, o.bn)) * double(p.batch) *
-                                 double(split) / o.turns);
+  const double tiles =
+      std::ceil(double(ceil_quotient(p.rows, o.bm)) * double(ceil_quotient(p.columns, o.bn)) *
+                double(p.batch) * double(split) / o.turns);
   const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
   // A second block on a core costs less than a second core would gain.
   const double waves = std::ceil(tiles / double(p.cores));
@@ -432,10 +424,9 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
   add(kFmaOffers, GpuUnit::Fma, 12.0);
   if (form.columns.slices > 1)
     add(offers_of_slices(form, GpuUnit::Fma), GpuUnit::Fma, 12.0);
-  std::stable_sort(choices.begin(), choices.end(),
-                   [](const Choice& a, const Choice& b) {
-                     return a.time - a.hidden < b.time - b.hidden;
-                   });
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    return a.time - a.hidden < b.time - b.hidden;
+  });
   return choices;
 }
 } // namespace

@@ -80,24 +80,23 @@ private:
                 const ValueId same = equal(bins[std::size_t(i)], own.bin),
                               other = b_.index(base + Expr(i), DType::I32, 1);
                 if (f_.monoid)
-                  b_.set(state, select(same,
-                                       combine_updates(b_, f_, b_.read(state),
-                                                       values[std::size_t(i)]),
-                                       b_.read(state)));
+                  b_.set(state,
+                         select(same,
+                                combine_updates(b_, f_, b_.read(state), values[std::size_t(i)]),
+                                b_.read(state)));
                 const ValueId goes_first = f_.monoid ? less(other, lane) : less(lane, other);
-                b_.set(delivers, select(both(same, goes_first), number(DType::I32, 0),
-                                        b_.read(delivers)));
+                b_.set(delivers,
+                       select(both(same, goes_first), number(DType::I32, 0), b_.read(delivers)));
               }
             });
     const Expr bin = value_symbol(own.bin);
     update_output(e_, f_, element_of(r_, f_, own.point, bin), b_.read(state),
-                  {{bin, Expr(0), f_.bins},
-                   {value_symbol(b_.read(delivers)), Expr(1), Expr(2)}});
+                  {{bin, Expr(0), f_.bins}, {value_symbol(b_.read(delivers)), Expr(1), Expr(2)}});
   }
 
   DType bin_type_;
-  Expr lane_, warp_;               ///< of the thread; the first thread of its warp
-  int bins_ = -1, values_ = -1;    ///< in shared memory, by thread
+  Expr lane_, warp_;            ///< of the thread; the first thread of its warp
+  int bins_ = -1, values_ = -1; ///< in shared memory, by thread
 };
 
 } // namespace

@@ -391,7 +391,7 @@ private:
   Expr thread_, parts_;
   VarId stage_, parity_; ///< of the ring: its next piece, and the parity of the phase to wait for
   int full_ = -1, empty_ = -1;
-  int order_ = -1; ///< of sets that take turns: may set i begin to multiply?
+  int order_ = -1;                  ///< of sets that take turns: may set i begin to multiply?
   int partial_ = -1, counter_ = -1; ///< of tiles that are cut along the depth
 };
 

@@ -30,8 +30,8 @@ struct SwizzledView {
   std::string reason; ///< why there is neither
   bool copied = false;
   bool own_box = false; ///< a box of the side's own axes, none joined
-  TensorView box;        ///< unless it is copied
-  PieceView pieces;      ///< if it is
+  TensorView box;       ///< unless it is copied
+  PieceView pieces;     ///< if it is
 };
 /// The way of a side in tiles of `panel` elements along the group by kSwizzledRow of the depth.
 SwizzledView swizzled_view(const Region& region, const ContractionForm& form, const Side& side,

@@ -27,10 +27,8 @@ std::string refused_settings(const Schedule& s, const Target& target, std::span<
     const char* name;
     std::int64_t value, least, most;
   } settings[] = {
-      {"vector_bytes", s.vector_bytes, 0, 256},
-      {"split_reduce", s.split_reduce, 1, 1 << 16},
-      {"order", s.order_group, 1, 1 << 16},
-      {"blocks_per_core", s.blocks_per_core, 0, 32},
+      {"vector_bytes", s.vector_bytes, 0, 256},    {"split_reduce", s.split_reduce, 1, 1 << 16},
+      {"order", s.order_group, 1, 1 << 16},        {"blocks_per_core", s.blocks_per_core, 0, 32},
       {"least_shared", s.least_shared, 0, shared},
   };
   for (const auto& setting : settings)

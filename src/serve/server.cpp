@@ -76,14 +76,14 @@ struct Server::Impl {
       : options(std::move(chosen)), tokenizer(std::move(text)), acceptor(listening(io, options)),
         pause(io),
         engine(std::move(model), tokenizer, options.queue, options.request_seconds, metrics),
-        api(engine.model(), tokenizer, options, metrics),
-        shared{io,
-               options,
-               metrics,
-               engine,
-               api,
-               false,
-               [this](const void* connection) { remove(connection); }} {
+        api(engine.model(), tokenizer, options, metrics), shared{
+                                                              io,
+                                                              options,
+                                                              metrics,
+                                                              engine,
+                                                              api,
+                                                              false,
+                                                              [this](const void* connection) { remove(connection); }} {
     accept();
     thread = std::thread([this] { run_handlers(io, metrics); });
   }

@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::int64_t kRows = 512, kColumns = 2048;
 
-Tensor sum_of_sums(const Tensor& x) { return (exp(x).sum(0) + tanh(x).sum(0)).sum(); }
+Tensor sum_of_sums(const Tensor& x) {
+  return (exp(x).sum(0) + tanh(x).sum(0)).sum();
+}
 
 /// What a case writes lives as long as the case: it is open in each run, and goes afterwards.
 template <class Written>

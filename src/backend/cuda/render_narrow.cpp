@@ -1,7 +1,7 @@
 // Values that reach memory only through a rounding to 16 bits need not be as exact as the op table
 // asks of f32: a relative error of 2^-17 is nothing beside the 2^-9 of bf16, or the 2^-12 of f16.
-// Divisions among them, exponentials, logistic functions and hyperbolic tangents take a quarter to a
-// third of the instructions.
+// Divisions among them, exponentials, logistic functions and hyperbolic tangents take a quarter to
+// a third of the instructions.
 #include "backend/cuda/renderer.h"
 
 #include <cmath>

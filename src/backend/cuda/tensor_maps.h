@@ -1,4 +1,5 @@
-// Tensor maps of a kernel, encoded for bulk tensor copies (TMA) when a launch's pointers and dims are known.
+// Tensor maps of a kernel, encoded for bulk tensor copies (TMA) when a launch's pointers and dims
+// are known.
 #pragma once
 
 #include "backend/common/launch_number.h"

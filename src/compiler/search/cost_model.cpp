@@ -201,43 +201,43 @@ private:
 
   Sum of(const Stmt& s) const {
     return std::visit(
-        overloaded{
-            [&](const kernel::Let& x) {
-              return Sum{0, inst(x.inst)};
-            },
-            [](const kernel::Assign&) { return Sum{}; },
-            [&](const kernel::Store& x) {
-              const kernel::Type& type = program_.values[static_cast<std::size_t>(x.value)];
-              return Sum{0, access(x.to.index, x.mask, type, 1.0)};
-            },
-            [&](const kernel::For& x) {
-              const double times = trips_of(x, sizes_);
-              Sum body = of(x.body);
-              body.alone += 1.0 / std::max(1, x.unroll);
-              if (x.bind == kernel::Bind::Core)
-                return Sum{(body.shared + body.alone) * times, 0};
-              return Sum{body.shared * times, body.alone * times};
-            },
-            [&](const kernel::If& x) {
-              // Which of them is not known: parts of a batch and remainders are not all the most.
-              const Sum yes = of(x.body), no = of(x.otherwise);
-              return Sum{(yes.shared + no.shared) / 2, (yes.alone + no.alone) / 2 + 0.5};
-            },
-            [](const kernel::Barrier&) { return Sum{}; },
-            [](const kernel::Intrinsic& x) {
-              return Sum{0, x.id == kernel::IntrinsicId::Prefetch ? 0.5 : 0};
-            },
-            [](const kernel::Acquire&) { return Sum{}; },
-            [&](const kernel::InProblem& x) {
-              Sum sum;
-              const auto samples = problems_to_try(program_.groups, x.group, sizes_);
-              for (const auto& [share, sizes] : samples) {
-                const Sum one = CpuCycles(*this, sizes).of(x.body);
-                sum.shared += share * one.shared;
-                sum.alone += share * one.alone;
-              }
-              return sum;
-            }},
+        overloaded{[&](const kernel::Let& x) {
+                     return Sum{0, inst(x.inst)};
+                   },
+                   [](const kernel::Assign&) { return Sum{}; },
+                   [&](const kernel::Store& x) {
+                     const kernel::Type& type = program_.values[static_cast<std::size_t>(x.value)];
+                     return Sum{0, access(x.to.index, x.mask, type, 1.0)};
+                   },
+                   [&](const kernel::For& x) {
+                     const double times = trips_of(x, sizes_);
+                     Sum body = of(x.body);
+                     body.alone += 1.0 / std::max(1, x.unroll);
+                     if (x.bind == kernel::Bind::Core)
+                       return Sum{(body.shared + body.alone) * times, 0};
+                     return Sum{body.shared * times, body.alone * times};
+                   },
+                   [&](const kernel::If& x) {
+                     // Which of them is not known: parts of a batch and remainders are not all the
+                     // most.
+                     const Sum yes = of(x.body), no = of(x.otherwise);
+                     return Sum{(yes.shared + no.shared) / 2, (yes.alone + no.alone) / 2 + 0.5};
+                   },
+                   [](const kernel::Barrier&) { return Sum{}; },
+                   [](const kernel::Intrinsic& x) {
+                     return Sum{0, x.id == kernel::IntrinsicId::Prefetch ? 0.5 : 0};
+                   },
+                   [](const kernel::Acquire&) { return Sum{}; },
+                   [&](const kernel::InProblem& x) {
+                     Sum sum;
+                     const auto samples = problems_to_try(program_.groups, x.group, sizes_);
+                     for (const auto& [share, sizes] : samples) {
+                       const Sum one = CpuCycles(*this, sizes).of(x.body);
+                       sum.shared += share * one.shared;
+                       sum.alone += share * one.alone;
+                     }
+                     return sum;
+                   }},
         s.node);
   }
 

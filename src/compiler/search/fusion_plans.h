@@ -26,8 +26,8 @@ std::string to_string(const FusionPlanChoice& choice);
 FusionPlanChoice parse_fusion_plan(std::string_view text);
 
 /// Seconds of runs of the best program so far and of a challenger, by round.
-using CompareFusionPlans =
-    std::function<std::vector<std::vector<double>>(const Compiled& best, const Compiled& challenger)>;
+using CompareFusionPlans = std::function<std::vector<std::vector<double>>(
+    const Compiled& best, const Compiled& challenger)>;
 
 /// A fusion plan on which all passes have run, or those before one that found no memory for it
 /// (Compilation::over_limit).

@@ -141,7 +141,7 @@ TEST(Threads, UpdatesOfSharedStatesAreAllThere) {
           b += by * 2;
         });
         own(scalar(1.f));
-        std::optional<Tensor> held = a; // held while others update, then dropped
+        std::optional<Tensor> held = a;   // held while others update, then dropped
         const Tensor now = held->clone(); // each place where `*held` stands would read it anew
         EXPECT_EQ((now - now).sum().item(), 0);
         const Tensor kept = a.clone();

@@ -1,8 +1,8 @@
 // A large graph of equal layers through the whole compiler: what a layer costs does not depend on
 // how many there are. Times are the processor's, which others may use, too.
 #include "backend/cpu/cpu_device.h"
-#include "compiler/partition.h"
 #include "compiler/compile.h"
+#include "compiler/partition.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/search/tuner.h"

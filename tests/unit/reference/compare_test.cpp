@@ -131,9 +131,11 @@ TEST(Estimate, AProductWhoseInfinityMayMeetAZeroIsUnknown) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {2, 10});
   const double big = 1e38;
-  // Ten sizes beyond the largest f64 together; a term with an infinite value decides, -1 or 0.5 not.
-  const HostArray factors(DType::F32, {2, 10}, {big, big, big, big, big, big, big, big, big,       0,
-                                                2,   1,   1,   1,   1,   1,   1,   1, kInfinite, 0.5});
+  // Ten sizes beyond the largest f64 together; a term with an infinite value decides, -1 or 0.5
+  // not.
+  const HostArray factors(
+      DType::F32, {2, 10},
+      {big, big, big, big, big, big, big, big, big, 0, 2, 1, 1, 1, 1, 1, 1, 1, kInfinite, 0.5});
   const Expected plain = expected_of(g, g.reduce(Op::ReduceProd, x, {1}), {factors});
   EXPECT_EQ(plain.error, (std::vector<double>{kInfinite, 0}));
   // (1e8 + 4) - 1e8 is 0 in f32, and 8 where the sum is rounded up.

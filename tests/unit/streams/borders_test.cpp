@@ -28,8 +28,8 @@ using namespace dlpack;
 class Buffer {
 public:
   explicit Buffer(std::size_t bytes)
-      : data_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}))) {}
-  ~Buffer() { ::operator delete(data_, std::align_val_t{64}); }
+      : data_(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}))) {}
+  ~Buffer() { ::operator delete (data_, std::align_val_t{64}); }
   Buffer(const Buffer&) = delete;
   std::byte* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
