@@ -28,6 +28,30 @@ constexpr double kCachedTimes = 8;
 /// A GPU writes the scores of attention and reads them again several times, and its factors once.
 constexpr double kLeastShareOnGpu = 0.5;
 
+/// By dim of the value that a factor of a sum of products sees: whether the sum is over it.
+std::vector<bool> summed_dims(const GraphFacts& facts, NodeId sum, NodeId factor) {
+  const std::vector<std::int64_t>& over = facts.graph()[sum].attrs.axes;
+  std::vector<bool> summed;
+  for (const Expr& coord : facts.view(factor).map.coords) {
+    const int dim = plain_axis(coord);
+    summed.push_back(dim >= 0 && std::count(over.begin(), over.end(), dim) > 0);
+  }
+  return summed;
+}
+
+/// Whether both sums of products take one factor in one way, as the steps of a recurrent net take
+/// its weights. One kernel of two such steps would make the first anew for each tile of the second;
+/// apart they are repetitions that a chain takes.
+bool are_steps(const GraphFacts& facts, NodeId earlier, NodeId later) {
+  const ir::Graph& graph = facts.graph();
+  for (const NodeId a : graph[facts.product_of(earlier)].inputs)
+    for (const NodeId b : graph[facts.product_of(later)].inputs)
+      if (facts.view(a).base == facts.view(b).base &&
+          summed_dims(facts, earlier, a) == summed_dims(facts, later, b))
+        return true;
+  return false;
+}
+
 /// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass, and
 /// so is one that is smaller than its factors.
 bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partition& partition,
@@ -36,6 +60,11 @@ bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partit
   for (const Member& m : group.members) {
     if (!m.remade || facts.product_of(m.node) == ir::kNoNode)
       continue;
+    if (std::any_of(group.members.begin(), group.members.end(), [&](const Member& of) {
+          return !of.remade && facts.product_of(of.node) != ir::kNoNode &&
+                 are_steps(facts, m.node, of.node);
+        }))
+      return false;
     const bool is_small = share_of_factors(facts, m.node) < rules.least_share;
     if (!is_small && !is_deep(facts, rules, m.node))
       continue;

@@ -63,6 +63,9 @@ TEST(Chains, StepsOfCellsAreOneLaunch) {
            RecurrentProgram{.kind = RecurrentKind::Gru, .batch = 2, .width = 20},
            RecurrentProgram{.kind = RecurrentKind::Gru, .width = 16, .dtype = DType::BF16},
            RecurrentProgram{.kind = RecurrentKind::Tanh, .batch = 1, .width = 40},
+           // Two steps that one streaming contraction could be.
+           RecurrentProgram{
+               .kind = RecurrentKind::Tanh, .batch = 150, .width = 64, .every_step = false},
        }) {
     const ir::Graph graph = graph_of(p);
     const Compiled compiled = chained(graph);
