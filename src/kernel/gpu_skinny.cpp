@@ -1,7 +1,8 @@
 // Products of a few rows with a large matrix, on a GPU: the matrix is read once, in wide pieces,
 // and everything else has to keep out of the way. The depth is shared out among lanes and warps,
-// whose sums are added in a fixed order. Small products of more rows, whose slices are combined,
-// have a block for each group of rows.
+// whose sums are added in a fixed order, and where there are few columns among blocks, of which the
+// last one adds up what all have. Small products of more rows, whose slices are combined, have a
+// block for each group of rows.
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace egret::kernel {
@@ -23,6 +25,7 @@ namespace {
 constexpr int kMostRows = 8;
 constexpr int kWidestAccess = 16; ///< bytes of an access
 constexpr int kMostThreadSums = 128;
+constexpr int kMostShares = 64; ///< of a depth
 
 /// How a block shares out its work.
 struct SkinnyTiles {
@@ -33,12 +36,14 @@ struct SkinnyTiles {
   int warps_n = 1; ///< warps with columns of their own
   int unroll = 1;  ///< steps whose reads are under way together
   int rows = 1;    ///< of a block
+  int split = 1;   ///< blocks that share the depth
   bool along_depth = true;
   int threads() const { return 32 * warps_k * warps_n; }
   int columns_of_output() const { return 32 / deep * (along_depth ? 1 : lanes); }
   int columns_of_warp() const { return columns_of_output() * outputs; }
   int columns() const { return warps_n * columns_of_warp(); }
   int step() const { return warps_k * deep * (along_depth ? lanes : 1); } ///< along the depth
+  int piece() const { return step() * unroll; }
 };
 
 int power_below(std::int64_t n, int most) {
@@ -66,6 +71,7 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
   t.warps_k = knob("wk", 4, 16);
   t.warps_n = knob("wn", 1, 16);
   t.unroll = knob("unroll", 2, 32);
+  t.split = int(std::max<std::int64_t>(s.split_reduce, 1));
   const std::int64_t rows = f.rows.extent.value();
   t.rows = int(std::clamp<std::int64_t>(s.knob("rows", 0), 0, rows));
   if (t.rows == 0)
@@ -97,21 +103,30 @@ public:
       return b_.finish(launch);
     const Expr across = max(ceildiv(f_.columns.extent, t_.columns()), Expr(1));
     const Expr down = ceildiv(f_.rows.extent, rows_);
-    launch.workers = f_.batch.extent * down * across;
+    const Expr tiles = f_.batch.extent * down * across;
+    launch.workers = tiles * Expr(t_.split);
+    if (t_.split > 1) {
+      shares_ = b_.workspace("shares", f_.accumulator, launch.workers * Expr(results()));
+      arrived_ = b_.counter("arrived", tiles.value());
+    }
     part_ = b_.shared("part", f_.accumulator, std::int64_t(t_.warps_k) * rows_ * t_.columns());
     // Of a thread: by row the sums of its columns, in vectors when these are neighbours.
     for (int i = 0; i < rows_ * t_.outputs; ++i)
       sums_.push_back(b_.variable({f_.accumulator, t_.along_depth ? 1 : t_.lanes}));
-    b_.grid_loop(launch.workers, [&](const Expr& number) {
+    b_.grid_loop(launch.workers, [&](const Expr& worker) {
+      const Expr number = floordiv(worker, t_.split), share = floormod(worker, t_.split);
       GpuTile tile;
       tile.batch.at.resize(r_.axes.size());
       put_index(tile.batch, r_, f_.batch, floordiv(number, down * across));
       tile.first_row = floormod(floordiv(number, across), down) * Expr(rows_);
       tile.first_column = floormod(number, across) * Expr(t_.columns());
-      add_up(tile);
+      add_up(tile, share);
       collect();
       b_.barrier();
-      finish(tile);
+      if (t_.split == 1)
+        each_result(tile, [&](const Expr& place) { return sum_of_warps(place); });
+      else
+        finish_together(tile, number, share);
       b_.barrier(); // the parts have been read
     });
     return b_.finish(launch);
@@ -125,15 +140,17 @@ private:
     return first + (t_.along_depth ? output : output * Expr(t_.lanes));
   }
 
-  void add_up(const GpuTile& tile) {
+  void add_up(const GpuTile& tile, const Expr& share) {
     const ValueId zero =
         b_.constant(Scalar::of(f_.accumulator, 0.0), t_.along_depth ? 1 : t_.lanes);
     for (const VarId v : sums_)
       b_.set(v, zero);
-    const std::int64_t piece = std::int64_t(t_.step()) * t_.unroll;
-    const Expr pieces = ceildiv(f_.depth.extent, piece);
+    const std::int64_t piece = t_.piece();
+    const Expr pieces = ceildiv(f_.depth.extent, piece), each = ceildiv(pieces, t_.split);
+    const Expr begin = t_.split > 1 ? share * each : Expr(0),
+               end = t_.split > 1 ? min(begin + each, pieces) : pieces;
     const Expr here = (warp_k_ * Expr(t_.deep) + lane_k_) * Expr(t_.along_depth ? t_.lanes : 1);
-    b_.loop(Expr(0), pieces, Expr(1), pieces, Bind::Serial, [&](const Expr& i) {
+    b_.loop(begin, end, Expr(1), pieces, Bind::Serial, [&](const Expr& i) {
       b_.loop(Expr(0), Expr(t_.unroll), Expr(1), Expr(t_.unroll), Bind::Unroll,
               [&](const Expr& u) { step(tile, i * Expr(piece) + u * Expr(t_.step()) + here); });
     });
@@ -223,28 +240,54 @@ private:
       }
   }
 
-  /// Sums of the warps, in order, and what becomes of them: each thread takes the same column of
-  /// all slices.
-  void finish(const GpuTile& tile) {
+  std::int64_t results() const { return std::int64_t(rows_) * t_.columns(); }
+
+  /// What the warps have summed for one of a block's results, in order.
+  ValueId sum_of_warps(const Expr& place) {
+    ValueId sum = -1;
+    for (int w = 0; w < t_.warps_k; ++w)
+      sum = sum_with(sum, b_.load(part_, place + Expr(std::int64_t(w) * results()), 1));
+    return sum;
+  }
+  ValueId sum_with(ValueId sum, ValueId part) {
+    return sum < 0 ? part : b_.apply(Op::Add, f_.accumulator, {sum, part});
+  }
+
+  /// Shares of the depth meet in memory: the block that comes last adds them up, in order.
+  void finish_together(const GpuTile& tile, const Expr& number, const Expr& share) {
+    for (std::int64_t first = 0; first < results(); first += t_.threads()) {
+      const Expr place = thread_ + Expr(first);
+      b_.when({{place, Expr(0), Expr(results())}}, [&] {
+        b_.store(shares_, (number * Expr(t_.split) + share) * Expr(results()) + place,
+                 sum_of_warps(place));
+      });
+    }
+    b_.last_arriver(arrived_, number, Expr(t_.split), [&] {
+      each_result(tile, [&](const Expr& place) {
+        ValueId sum = -1;
+        for (int s = 0; s < t_.split; ++s)
+          sum = sum_with(
+              sum,
+              b_.load(shares_, (number * Expr(t_.split) + Expr(s)) * Expr(results()) + place, 1));
+        return sum;
+      });
+    });
+  }
+
+  /// What becomes of the sums: each thread takes the same column of all slices.
+  void each_result(const GpuTile& tile, const std::function<ValueId(const Expr& place)>& sum_at) {
     const auto slices = int(f_.columns.slices);
-    const int places = t_.columns() / slices, results = rows_ * places;
-    for (int first = 0; first < results; first += t_.threads()) {
+    const int places = t_.columns() / slices, count = rows_ * places;
+    for (int first = 0; first < count; first += t_.threads()) {
       const Expr number = thread_ + Expr(first);
-      b_.when({{number, Expr(0), Expr(results)}}, [&] {
+      b_.when({{number, Expr(0), Expr(count)}}, [&] {
         const Expr row = floordiv(number, places), at = floormod(number, places),
                    run(f_.columns.run);
         const Expr column = floordiv(at, run) * run * Expr(slices) + floormod(at, run);
         std::vector<ValueId> sums;
-        for (int s = 0; s < slices; ++s) {
-          const Expr offset = row * Expr(t_.columns()) + column + Expr(s) * run;
-          ValueId sum = -1;
-          for (int w = 0; w < t_.warps_k; ++w) {
-            const ValueId part =
-                b_.load(part_, offset + Expr(std::int64_t(w) * rows_ * t_.columns()), 1);
-            sum = w == 0 ? part : b_.apply(Op::Add, f_.accumulator, {sum, part});
-          }
-          sums.push_back(sum);
-        }
+        sums.reserve(std::size_t(slices));
+        for (int s = 0; s < slices; ++s)
+          sums.push_back(sum_at(row * Expr(t_.columns()) + column + Expr(s) * run));
         store_results(e_, f_, point_at(r_, f_, tile, row, column, 1), sums);
       });
     }
@@ -258,7 +301,7 @@ private:
   Emitter e_;
   int rows_;
   Expr thread_, warp_k_, warp_n_, lane_n_, lane_k_;
-  int part_ = -1;
+  int part_ = -1, shares_ = -1, arrived_ = -1;
   std::vector<VarId> sums_; ///< by row and output
 };
 
@@ -392,9 +435,49 @@ public:
       add(1, 16, 4, 8);
       add(2, 8, 4, 8);
     }
+    for (Schedule& s : space)
+      s.split_reduce = shares_of(tiles_of(s, region, f), region, f, target);
+    // Fewer shares have less to add up at the end.
+    if (Schedule fewer = space.front(); fewer.split_reduce > 3) {
+      fewer.split_reduce /= 2;
+      space.push_back(std::move(fewer));
+    }
     return is_long_for_few(tiles_of(space.front(), region, f), region, f, target)
                ? std::vector<Schedule>{}
                : space;
+  }
+
+  /// Of the matrix, what a block of these tiles reads.
+  static std::int64_t bytes_of_block(const SkinnyTiles& t, const Region& region,
+                                     const ContractionForm& f) {
+    return std::min<std::int64_t>(t.columns(), usual_size(f.columns.extent)) *
+           usual_size(f.depth.extent) * std::int64_t(size_of(memory_type(region, f)));
+  }
+  static std::int64_t blocks_of(const SkinnyTiles& t, const ContractionForm& f) {
+    return usual_size(f.batch.extent) * ceil_quotient(usual_size(f.columns.extent), t.columns());
+  }
+  static std::string split_refused(const SkinnyTiles& t, const ContractionForm& f) {
+    for (const AxisGroup* g : {&f.batch, &f.rows, &f.columns})
+      if (!g->extent.is_constant())
+        return "a split depth needs a known number of tiles";
+    if (t.split > kMostShares)
+      return "more shares of the depth than a block adds up";
+    return "";
+  }
+  /// Blocks that share the depth, where few columns leave multiprocessors without work for longer
+  /// than it takes to add up what the blocks have.
+  static std::int64_t shares_of(const SkinnyTiles& t, const Region& region,
+                                const ContractionForm& f, const Target& target) {
+    constexpr std::int64_t kLeastBytes = 32 << 10; // of a share
+    if (!split_refused(t, f).empty())
+      return 1;
+    const std::int64_t pieces = ceil_quotient(usual_size(f.depth.extent), t.piece()),
+                       workers = std::max<std::int64_t>(1, target.workers);
+    const std::int64_t most =
+        std::min({workers / blocks_of(t, f), bytes_of_block(t, region, f) / kLeastBytes, pieces,
+                  std::int64_t(kMostShares)});
+    // As many as there are of equal length.
+    return most < 2 ? 1 : ceil_quotient(pieces, ceil_quotient(pieces, most));
   }
 
   /// Whether a few blocks would read far more than one reads in the time of a launch. Reductions
@@ -402,11 +485,12 @@ public:
   static bool is_long_for_few(const SkinnyTiles& t, const Region& region, const ContractionForm& f,
                               const Target& target) {
     constexpr std::int64_t kMostBytes = 1 << 20;
-    const std::int64_t batch = usual_size(f.batch.extent), columns = usual_size(f.columns.extent),
-                       blocks = batch * ceil_quotient(columns, t.columns());
-    const std::int64_t bytes = batch * columns * usual_size(f.depth.extent) *
-                               std::int64_t(size_of(memory_type(region, f)));
-    return 4 * blocks <= target.workers && bytes / std::max<std::int64_t>(blocks, 1) > kMostBytes;
+    // Reductions have results of one row, and of a block with too few columns only some threads
+    // read.
+    const bool shared = f.rows.extent.value() > 1 && t.columns() <= usual_size(f.columns.extent);
+    const std::int64_t blocks = shared ? t.split : 1;
+    return 4 * blocks_of(t, f) * blocks <= target.workers &&
+           bytes_of_block(t, region, f) / blocks > kMostBytes;
   }
 
   /// Small products of more rows whose slices are combined, which would be too few tiles.
@@ -443,6 +527,8 @@ public:
     const SkinnyTiles tiles = tiles_of(schedule, region, found.form);
     if (tiles.threads() > 1024)
       return {false, {}, "more than 1024 threads"};
+    if (auto why = tiles.split > 1 ? split_refused(tiles, found.form) : ""; !why.empty())
+      return {false, {}, why};
     const std::int64_t sums = std::int64_t(tiles.rows) * tiles.outputs;
     if (sums * (tiles.along_depth ? 1 : tiles.lanes) > kMostThreadSums)
       return {false, {}, "more columns than a thread has registers for"};

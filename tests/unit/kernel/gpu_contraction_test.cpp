@@ -428,11 +428,14 @@ TEST(GpuContraction, SpaceIsForTheTarget) {
     EXPECT_TRUE(s.mma.empty()); // f32 stays f32
 }
 
-/// One to eight rows.
-void check_skinny(const kernel::Region& region, std::size_t schedules = 3) {
-  const auto space = kernel::gpu_skinny_generator().space(region, gpu());
+/// One to eight rows. `shares`: blocks that share the depth, of all schedules; 0: as they say.
+void check_skinny(const kernel::Region& region, std::size_t schedules = 3,
+                  std::int64_t shares = 0) {
+  auto space = kernel::gpu_skinny_generator().space(region, gpu());
   ASSERT_FALSE(space.empty()) << kernel::print(region);
   for (std::size_t i = 0; i < space.size() && i < schedules; ++i) {
+    if (shares > 0)
+      space[i].split_reduce = shares;
     const kernel::Lowered lowered = kernel::gpu_skinny_generator().lower(region, space[i], gpu());
     ASSERT_TRUE(lowered.ok) << lowered.reason;
     const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
@@ -471,6 +474,32 @@ TEST(GpuSkinny, SeveralRowsAndWorkAround) {
   check_skinny(plain(sizes("bmk", "bnk", "bmn", 2, 40, 96, 3), DType::F32));
   // Few columns are rows as well.
   check_skinny(plain(sizes("mk", "nk", "mn", 70, 2, 96), DType::F32));
+}
+
+TEST(GpuSkinny, BlocksShareTheDepthOfFewColumns) {
+  // Values and weights of attention with 4 heads of one query over 8192 keys.
+  const auto decode = plain(sizes("bmk", "bkn", "bmn", 4, 128, 8192, 2), DType::F32);
+  const auto space = kernel::gpu_skinny_generator().space(decode, gpu());
+  ASSERT_FALSE(space.empty());
+  EXPECT_GT(space[0].split_reduce, 4) << to_string(space[0]);
+  const kernel::Lowered lowered = kernel::gpu_skinny_generator().lower(decode, space[0], gpu());
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  EXPECT_GE(2 * lowered.program.launch.workers.value(), gpu().workers) << to_string(space[0]);
+  // Where columns are enough for all multiprocessors, none shares.
+  for (const kernel::Schedule& s : kernel::gpu_skinny_generator().space(
+           plain(sizes("mk", "nk", "mn", 1, 65536, 512), DType::F16), gpu()))
+    EXPECT_EQ(s.split_reduce, 1) << to_string(s);
+  for (const std::int64_t shares : {2, 3, 7}) { // some of which have nothing to add
+    check_skinny(plain(sizes("mk", "kn", "mn", 4, 40, 700), DType::F32), 2, shares);
+    check_skinny(plain(sizes("mk", "nk", "mn", 3, 9, 700), DType::BF16), 2, shares);
+    check_skinny(busy(sizes("bmk", "bkn", "bmn", 2, 24, 90, 3), DType::F32), 2, shares);
+  }
+  const Expr columns = Expr::symbol("n", 1, 1000);
+  kernel::Schedule shared = kernel::parse_schedule("gpu_skinny @split_reduce=2");
+  EXPECT_EQ(kernel::gpu_skinny_generator()
+                .lower(plain(sizes("mk", "nk", "mn", 1, columns, 512), DType::F32), shared, gpu())
+                .reason,
+            "a split depth needs a known number of tiles");
 }
 
 } // namespace
