@@ -3,6 +3,7 @@
 #include "compiler/inlining.h"
 #include "support/fail.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -145,6 +146,9 @@ void verify(const std::vector<BuiltRegion>& regions, const ir::Graph& graph) {
     ensure(built.offsets.empty() || built.offsets.size() == built.operands.size(),
            "regions: {} has {} operands and {} offsets", built.region.name, built.operands.size(),
            built.offsets.size());
+    for (const NodeId id : built.operands)
+      ensure(std::find(built.outputs.begin(), built.outputs.end(), id) == built.outputs.end(),
+             "regions: {} reads %{}, which it computes", built.region.name, id);
     for (const std::vector<NodeId>& nodes : {built.operands, built.outputs})
       for (const NodeId id : nodes)
         ensure(id < graph.size(), "regions: {} names %{}, of {} nodes", built.region.name, id,

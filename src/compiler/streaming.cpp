@@ -356,7 +356,11 @@ private:
           how[id] = std::max<char>(how[id], 1);
         else if (late.contains(id) || (how[id] == 1 && stored_[id] && !is_score(id)))
           how[id] = 2;
+        if (has_late_factor(id, how))
+          how[id] = 2;
       }
+      if (has_late_factor(sink, how))
+        return true;
       for (NodeId input : graph_[sink].inputs)
         if (how[input] > 1)
           return true;
@@ -371,6 +375,15 @@ private:
       if (late.size() == known)
         return false;
     }
+  }
+
+  /// Whether a factor that the stream reads from memory, or makes of what is there, depends on a
+  /// sum of the kernel (`how`, as in waits_for()): it is ready when all rows of that sum are.
+  bool has_late_factor(NodeId sum, const std::vector<char>& how) const {
+    const NodeId product = facts_.product_of(sum);
+    return product != ir::kNoNode && (is_score(sum) || sink_of_.contains(sum)) &&
+           std::any_of(graph_[product].inputs.begin(), graph_[product].inputs.end(),
+                       [&](NodeId input) { return !is_scored(input) && how[input] > 0; });
   }
 
   /// The products that a sum reads, through what is made of them.

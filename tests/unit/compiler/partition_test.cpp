@@ -3,8 +3,10 @@
 #include "compiler/compile.h"
 #include "compiler/partition.h"
 #include "compiler/partitioned.h"
+#include "compiler/pass_forms.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
+#include "compiler/streaming.h"
 #include "support/null_device.h"
 
 #include <gtest/gtest.h>
@@ -136,6 +138,26 @@ TEST(Partition, NaiveAttentionIsThreeKernels) {
   NodeId masked = g.select(g.binary(Op::Lt, rows, cols), scalar(g, -1e30, box), scores);
   g.outputs = {matmul_node(g, softmax_node(g, masked), v)};
   EXPECT_EQ(split(g).partition.groups.size(), 3u);
+}
+
+TEST(Partition, AStreamReadsNoFactorThatItMakes) {
+  // The gradient of mean(o * o) by the weights of o multiplies by o once more.
+  Graph g;
+  const Shape box{128, 128};
+  const NodeId q = g.input("q", DType::F32, {128, 8}), k = g.input("k", DType::F32, {8, 128}),
+               v = g.input("v", DType::F32, {128, 8});
+  const NodeId p = g.unary(Op::Exp, matmul_node(g, q, k)), o = matmul_node(g, p, v);
+  const NodeId again = matmul_node(g, g.binary(Op::Add, o, o), g.permute(v, {1, 0}));
+  g.outputs = {o, g.reduce(Op::ReduceSum, g.binary(Op::Mul, p, again), {1})};
+  const Graph whole = prepare_outputs(ir::without_dead_code(g));
+  const GraphFacts facts(whole);
+  const StreamingRules rules{.in_memory = false};
+  const Partition partition = partition_greedily(facts, true, &rules);
+  const auto streams =
+      std::count_if(partition.groups.begin(), partition.groups.end(),
+                    [](const Group& group) { return group.kind == GroupKind::Stream; });
+  EXPECT_EQ(streams, 2);
+  verify(build_regions(facts, partition, kernel::Target{}), whole);
 }
 
 TEST(Partition, PathAroundPreventsJoining) {
