@@ -11,6 +11,8 @@
 #include "compiler/plan_memory.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/rebase_operands.h"
+#include "compiler/rejoin_slices.h"
+#include "compiler/resolve_slices.h"
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
 #include "compiler/split_slices.h"
@@ -272,8 +274,12 @@ constexpr std::array kPasses = {
   Pass{"normalize", Phase::Graph, "dead nodes, identities and repeated values leave",
        nullptr, [](C& c) { c.ops_before_normal_form = c.graph.size(); c.graph = passes::normalize()(c.graph); },
        kDevelopers, verify_graph, print_graph},
-  Pass{"join-unrolled-products", Phase::Graph, "products of slices of one value by one factor, in steps of a loop, become one",
+  Pass{"resolve-slices", Phase::Graph, "slices of joined values are taken of the piece that lies there",
+       nullptr, [](C& c) { c.graph = resolve_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"join-unrolled-products", Phase::Graph, "products of one form, in steps of a loop, become one product of all steps",
        joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"rejoin-slices", Phase::Graph, "padded slices of one value that are added up are that value again",
+       nullptr, [](C& c) { c.graph = rejoin_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",
        nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",

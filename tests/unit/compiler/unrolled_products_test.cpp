@@ -3,6 +3,9 @@
 
 #include "backend/reference/reference.h"
 #include "compiler/compile.h"
+#include "compiler/rejoin_slices.h"
+#include "compiler/resolve_slices.h"
+#include "egret/passes.h"
 #include "support/null_device.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
@@ -122,6 +125,71 @@ TEST(UnrolledProducts, OfRecurrentCellsLeaveTheLoop) {
       EXPECT_EQ(products_of(joined) + 4, products_of(graph)) << p.name();
       expect_same(graph, joined);
     }
+}
+
+/// What the compiler makes of a graph up to there.
+Graph joined_as_compiled(const Graph& graph) {
+  return rejoin_slices(join_unrolled_products(resolve_slices(passes::normalize()(graph))));
+}
+
+TEST(UnrolledProducts, OfGradientsLeaveTheLoop) {
+  // A step more has the products more that need the step before: one forward and one backward.
+  for (const RecurrentKind kind : {RecurrentKind::Tanh, RecurrentKind::Lstm}) {
+    std::vector<std::size_t> products;
+    for (const std::int64_t steps : {6, 7, 8}) {
+      const Graph graph =
+          graph_of(RecurrentProgram{.kind = kind, .steps = steps, .inputs = 7, .gradient = true});
+      const Graph joined = joined_as_compiled(graph);
+      products.push_back(products_of(joined));
+      expect_same(graph, joined);
+    }
+    EXPECT_EQ(products[1] - products[0], 2u);
+    EXPECT_EQ(products[2] - products[1], 2u);
+  }
+}
+
+/// h_t = tanh(h_(t-1) + x), and the products h_t w of all steps.
+Graph steps_of(std::int64_t steps, bool reads_own) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {3, 5});
+  const NodeId w = g.expand(g.reshape(g.input("w", DType::F32, {5, 5}), {1, 5, 5}), {3, 5, 5});
+  NodeId h = g.input("h", DType::F32, {3, 5});
+  for (std::int64_t t = 0; t < steps; ++t) {
+    h = g.unary(Op::Tanh, g.binary(Op::Add, h, x));
+    const NodeId product = g.reduce(
+        Op::ReduceSum, g.binary(Op::Mul, g.expand(g.reshape(h, {3, 1, 5}), {3, 5, 5}), w), {2});
+    g.outputs.push_back(product);
+    if (reads_own)
+      h = g.binary(Op::Add, h, product);
+  }
+  return g;
+}
+
+TEST(UnrolledProducts, OfResultsOfTheStepsAreJoinedWhereNoStepReadsThem) {
+  const Graph graph = steps_of(5, false), joined = join_unrolled_products(graph);
+  EXPECT_EQ(products_of(joined), 1u) << print(joined);
+  expect_same(graph, joined);
+  const Graph own = steps_of(5, true);
+  EXPECT_EQ(print(join_unrolled_products(own)), print(own));
+}
+
+TEST(UnrolledProducts, ThatAreAddedUpAreOneSum) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {4, 3, 5});
+  NodeId h = g.input("h", DType::F32, {3, 6}), sum = g.input("y", DType::F32, {6, 5});
+  for (std::int64_t t = 0; t < 4; ++t) {
+    h = g.unary(Op::Tanh, h);
+    const NodeId slice = g.reshape(g.shrink(x, {3 - t, 0, 0}, {4 - t, 3, 5}), {3, 1, 5});
+    sum = g.binary(Op::Add, sum,
+                   g.reduce(Op::ReduceSum,
+                            g.binary(Op::Mul, g.expand(g.reshape(h, {3, 6, 1}), {3, 6, 5}),
+                                     g.expand(slice, {3, 6, 5})),
+                            {0}));
+  }
+  g.outputs = {sum, h};
+  const Graph joined = join_unrolled_products(g);
+  EXPECT_EQ(products_of(joined), 1u) << print(joined);
+  expect_same(g, joined);
 }
 
 TEST(UnrolledProducts, StayApartUnderAMemoryLimit) {
