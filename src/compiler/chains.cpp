@@ -40,16 +40,16 @@ public:
     }
   }
 
-  std::vector<Chain> run() {
+  FoundChains run() {
     const int steps = static_cast<int>(plan_.steps.size());
     for (int at = 0; at < steps;) {
       const RepeatedRun run = longest_from(at);
       if (run.count() >= kFewestLaunches)
-        at += add(run) ? chains_.back().count : run.count() - run.period + 1;
+        at += add(run) ? found_.chains.back().count : run.count() - run.period + 1;
       else
         ++at;
     }
-    return std::move(chains_);
+    return std::move(found_);
   }
 
 private:
@@ -90,9 +90,13 @@ private:
       if (!problem)
         return false;
       kernel::LoweredChain lowered = lowered_of(*problem);
+      if (lowered.rows_mix)
+        found_.mixed.emplace_back(launch_number(run.first),
+                                  launch_number(run.first + run.count() - 1));
       if (lowered.ok) {
         if (lowered.seconds >= lowered.launch_seconds)
           return false;
+        found_.saved_seconds += lowered.launch_seconds - lowered.seconds;
         append(run, std::move(lowered));
         return true;
       }
@@ -174,7 +178,13 @@ private:
     }
     chain.seconds = lowered.seconds;
     chain.program = std::move(lowered.program);
-    chains_.push_back(std::move(chain));
+    found_.chains.push_back(std::move(chain));
+  }
+
+  int launch_number(int step) const {
+    return static_cast<int>(
+        std::count_if(plan_.steps.begin(), plan_.steps.begin() + step,
+                      [](const Step& s) { return s.kind == StepKind::Launch; }));
   }
 
   /// A slot of the arena that begins at a known byte, by which all bytes of the arena are found.
@@ -193,13 +203,13 @@ private:
   /// number of elements differ in that alone.
   std::vector<kernel::Region> regions_;
   std::vector<std::uint64_t> hashes_;
-  std::vector<Chain> chains_;
+  FoundChains found_;
 };
 
 } // namespace
 
-std::vector<Chain> chain_launches(const Plan& plan, const kernel::Target& target, bool strict) {
-  return target.is_gpu() ? ChainFinder(plan, target, strict).run() : std::vector<Chain>();
+FoundChains chain_launches(const Plan& plan, const kernel::Target& target, bool strict) {
+  return target.is_gpu() ? ChainFinder(plan, target, strict).run() : FoundChains();
 }
 
 void verify(const std::vector<Chain>& chains, const Plan& plan) {

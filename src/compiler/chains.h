@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace egret::compiler {
@@ -20,11 +21,18 @@ struct Chain {
   int end() const { return first + count; }
 };
 
+struct FoundChains {
+  std::vector<Chain> chains; ///< in the order of their steps
+  /// Of runs whose blocks would share memory, the launches, first and last, by number among the
+  /// plan's: see PlanWishes::apart.
+  std::vector<std::pair<int, int>> mixed;
+  double saved_seconds = 0; ///< predicted
+};
+
 /// Runs of launches that repeat a sequence of at most four kernels with other memory, and whose one
-/// launch is predicted to take less time than they do; in the order of their steps. `strict`: an
-/// InternalError of lowering is the caller's; else the launches stay.
-std::vector<Chain> chain_launches(const kernel::Plan& plan, const kernel::Target& target,
-                                  bool strict);
+/// launch is predicted to take less time than they do. `strict`: an InternalError of lowering is
+/// the caller's; else the launches stay.
+FoundChains chain_launches(const kernel::Plan& plan, const kernel::Target& target, bool strict);
 
 /// InternalError where a chain is not of the plan's launches, or lacks arguments.
 void verify(const std::vector<Chain>& chains, const kernel::Plan& plan);

@@ -135,12 +135,17 @@ void canonicalize_regions(C& c) {
     canonicalize(built.region);
 }
 
-void plan_launches(C& c) {
+std::variant<BuiltPlan, OverLimit> planned(C& c,
+                                           const std::vector<std::pair<int, int>>& apart = {}) {
   std::vector<PlannedKernel> kernels;
   for (std::size_t i = 0; i < c.parts.regions.size(); ++i)
     kernels.push_back({c.parts.regions[i], c.proposed.entry_of[i]});
-  auto plan = plan_memory(c.candidate->graph(), kernels, c.proposed.entries, c.options.outputs,
-                          c.options.memory_limit, c.target, c.proposed.refusals);
+  return plan_memory(c.candidate->graph(), kernels, c.proposed.entries, c.options.outputs,
+                     c.options.memory_limit, c.target, c.proposed.refusals, apart);
+}
+
+void plan_launches(C& c) {
+  auto plan = planned(c);
   if (auto* built = std::get_if<BuiltPlan>(&plan)) {
     c.planned = std::move(*built);
     return;
@@ -150,11 +155,22 @@ void plan_launches(C& c) {
   c.over_limit = OverLimit{over.least + kept, over.plain + kept};
 }
 
+/// Where the memory that steps share is all that keeps them from being one launch, they get more.
 void find_chains(C& c) {
-  kernel::Plan& plan = c.planned->plan;
-  c.chains = chain_launches(plan, c.target, c.options.strict.value_or(strict_by_environment()));
+  const bool strict = c.options.strict.value_or(strict_by_environment());
+  FoundChains found = chain_launches(c.planned->plan, c.target, strict);
+  if (!found.mixed.empty() && !c.options.memory_limit) {
+    BuiltPlan roomy = std::get<BuiltPlan>(planned(c, found.mixed));
+    FoundChains more = chain_launches(roomy.plan, c.target, strict);
+    if (more.saved_seconds > found.saved_seconds) {
+      c.planned = std::move(roomy);
+      found = std::move(more);
+    }
+  }
+  c.chains = std::move(found.chains);
   // The blocks of a chain wait for each other by the slots that they share: what one of its steps
   // writes has memory of its own.
+  kernel::Plan& plan = c.planned->plan;
   for (const Chain& chain : c.chains)
     for (int s = chain.first; s < chain.end(); ++s)
       for (const int slot : plan.steps[static_cast<std::size_t>(s)].slots)

@@ -234,6 +234,17 @@ std::variant<BuiltPlan, OverLimit> build_plan(const ir::Graph& graph,
       return *over;
     chosen = std::get<Scheduled>(std::move(within));
   }
+  if (!wishes.limit && !wishes.apart.empty()) {
+    std::vector<int> places; // by launch: in the sequence, where copies stand too
+    for (std::size_t i = 0; i < chosen.sequence.size(); ++i)
+      if (static_cast<std::size_t>(chosen.sequence[i]) < kernels.size())
+        places.push_back(static_cast<int>(i));
+    std::vector<std::pair<int, int>> ranges;
+    for (const auto& [first, last] : wishes.apart)
+      ranges.emplace_back(places.at(static_cast<std::size_t>(first)),
+                          places.at(static_cast<std::size_t>(last)));
+    chosen = placed_apart(launches.graph, std::move(chosen.sequence), ranges);
+  }
   for (const int k : chosen.sequence)
     if (static_cast<std::size_t>(k) < kernels.size())
       built.order.push_back(k);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,6 +31,9 @@ void declare_overwritten_inputs(const ir::Graph& graph, std::vector<BuiltRegion>
 struct PlanWishes {
   std::vector<double> seconds;       ///< of a launch, by entry
   std::optional<std::int64_t> limit; ///< bytes of the arena, at the largest sizes
+  /// Launches, first and last, by number: what those between write shares memory with nothing else
+  /// that they touch. Without a limit.
+  std::vector<std::pair<int, int>> apart;
 };
 
 struct BuiltPlan {

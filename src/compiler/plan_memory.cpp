@@ -55,14 +55,15 @@ std::vector<double> predictions(const Entries& entries, const kernel::Target& ta
 std::variant<BuiltPlan, OverLimit>
 plan_memory(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
             const Entries& entries, const std::vector<OutputSpec>& outputs,
-            std::optional<std::int64_t> limit, const kernel::Target& target, Refusals& refusals) {
+            std::optional<std::int64_t> limit, const kernel::Target& target, Refusals& refusals,
+            const std::vector<std::pair<int, int>>& apart) {
   if (!limit)
     return build_plan(graph, kernels, entries, outputs,
-                      {std::vector<double>(entries.size(), 0), std::nullopt});
+                      {std::vector<double>(entries.size(), 0), std::nullopt, apart});
   const auto build = [&](const Entries& some) {
     // A plan must not depend on what was measured, so round figures serve for what is recomputed.
     return build_plan(graph, kernels, some, outputs,
-                      {predictions(some, target, usual_machine(target)), limit});
+                      {predictions(some, target, usual_machine(target)), limit, {}});
   };
   std::variant<BuiltPlan, OverLimit> plan = build(entries);
   const auto* over = std::get_if<OverLimit>(&plan);

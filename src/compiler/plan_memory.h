@@ -24,6 +24,7 @@ std::vector<double> predictions(const std::vector<kernel::KernelEntry>& entries,
 std::variant<BuiltPlan, OverLimit>
 plan_memory(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
             const std::vector<kernel::KernelEntry>& entries, const std::vector<OutputSpec>& outputs,
-            std::optional<std::int64_t> limit, const kernel::Target& target, Refusals& refusals);
+            std::optional<std::int64_t> limit, const kernel::Target& target, Refusals& refusals,
+            const std::vector<std::pair<int, int>>& apart = {});
 
 } // namespace egret::compiler

@@ -219,9 +219,16 @@ private:
   Sequence sequence_;
 };
 
-Scheduled placed(const LaunchGraph& graph, Sequence sequence) {
+Scheduled placed(const LaunchGraph& graph, Sequence sequence,
+                 const std::vector<std::pair<int, int>>& apart = {}) {
   Scheduled result{std::move(sequence), {}, 0};
   result.lives = lives_of(graph, result.sequence);
+  for (const auto& [first, last] : apart)
+    for (ArenaBlock& block : result.lives.blocks)
+      if (block.first <= last && block.last >= first) {
+        block.first = std::min(block.first, first);
+        block.last = std::max(block.last, last);
+      }
   result.arena = assign_offsets(result.lives.blocks);
   return result;
 }
@@ -347,6 +354,11 @@ double added_seconds(const LaunchGraph& graph, const Sequence& sequence) {
 
 Scheduled scheduled(const LaunchGraph& graph) {
   return placed(graph, orders_of(graph).front());
+}
+
+Scheduled placed_apart(const LaunchGraph& graph, Sequence sequence,
+                       const std::vector<std::pair<int, int>>& ranges) {
+  return placed(graph, std::move(sequence), ranges);
 }
 
 std::variant<Scheduled, OverLimit> scheduled_within(const LaunchGraph& graph,

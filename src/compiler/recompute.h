@@ -42,6 +42,11 @@ private:
 /// The order with the least peak, each launch once.
 Scheduled scheduled(const LaunchGraph& graph);
 
+/// The same sequence, where what the launches between the places of each range write shares memory
+/// with nothing else that they touch.
+Scheduled placed_apart(const LaunchGraph& graph, Sequence sequence,
+                       const std::vector<std::pair<int, int>>& ranges);
+
 /// The sequence of least added time that was found whose arena is at most `limit` bytes. `plain` is
 /// scheduled(graph).
 std::variant<Scheduled, OverLimit> scheduled_within(const LaunchGraph& graph,

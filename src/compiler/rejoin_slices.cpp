@@ -75,9 +75,8 @@ private:
       found.axis = d;
       found.before = before.value();
     }
-    const bool repeats =
-        std::any_of(found.slice.moves.begin(), found.slice.moves.end(),
-                    [&](NodeId move) { return graph_[move].op == Op::Expand; });
+    const bool repeats = std::any_of(found.slice.moves.begin(), found.slice.moves.end(),
+                                     [&](NodeId move) { return graph_[move].op == Op::Expand; });
     if (axes != 1 || repeats || !found.slice.is_slice ||
         !(graph_[node.inputs[0]].shape[found.axis] == Expr(1)))
       return std::nullopt;

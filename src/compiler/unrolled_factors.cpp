@@ -56,8 +56,8 @@ std::string form_of(const Graph& graph, const UnrolledFactor& factor) {
   };
   add_shape(factor.root);
   for (const NodeId id : factor.moves) {
-    text += fmt::format("; {} {}", info_of(graph[id].op).name,
-                        fmt::join(graph[id].attrs.axes, " "));
+    text +=
+        fmt::format("; {} {}", info_of(graph[id].op).name, fmt::join(graph[id].attrs.axes, " "));
     add_shape(id);
   }
   return text;
@@ -66,8 +66,8 @@ std::string form_of(const Graph& graph, const UnrolledFactor& factor) {
 NodeId stack_of(Graph& out, const std::vector<NodeId>& roots) {
   const auto count = static_cast<std::int64_t>(roots.size());
   const Shape shape = out[roots[0]].shape, all = with_front(Expr(count), shape);
-  const NodeId index = out.reshape(
-      out.iota(Expr(count)), with_front(Expr(count), Shape(shape.size(), Expr(1))));
+  const NodeId index =
+      out.reshape(out.iota(Expr(count)), with_front(Expr(count), Shape(shape.size(), Expr(1))));
   const Scalar zero = Scalar::of(out[roots[0]].dtype, 0.0);
   const std::function<NodeId(std::int64_t, std::int64_t)> join = [&](std::int64_t begin,
                                                                      std::int64_t end) {
@@ -75,13 +75,13 @@ NodeId stack_of(Graph& out, const std::vector<NodeId>& roots) {
       std::vector<Expr> before(all.size(), Expr(0)), after(all.size(), Expr(0));
       before[0] = Expr(begin);
       after[0] = Expr(count - end);
-      const NodeId one = out.reshape(roots[static_cast<std::size_t>(begin)],
-                                     with_front(Expr(1), shape));
+      const NodeId one =
+          out.reshape(roots[static_cast<std::size_t>(begin)], with_front(Expr(1), shape));
       return out.pad(one, before, after, zero);
     }
     const std::int64_t middle = begin + (end - begin) / 2;
-    const NodeId bound = out.broadcast(out.constant(Scalar::of(DType::I64, middle)),
-                                       out[index].shape);
+    const NodeId bound =
+        out.broadcast(out.constant(Scalar::of(DType::I64, middle)), out[index].shape);
     const NodeId first = out.expand(out.binary(Op::Lt, index, bound), all);
     const NodeId left = join(begin, middle), right = join(middle, end);
     return out.select(first, left, right);

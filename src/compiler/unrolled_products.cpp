@@ -254,8 +254,8 @@ private:
     std::set<NodeId> roots;
     for (const Term& term : terms)
       roots.insert(term.factors[s].root);
-    if (terms.size() < kFewestProducts || roots.size() != terms.size() ||
-        !depends(*roots.rbegin(), *roots.begin()) || reads_its_own(terms, roots))
+    if (terms.size() < kFewestProducts || roots.size() != terms.size() || !are_of_steps(roots) ||
+        reads_its_own(terms, roots))
       return;
     add_by_one_factor(side, std::move(terms), false);
   }
@@ -308,12 +308,20 @@ private:
     return false;
   }
 
-  bool depends(NodeId late, NodeId early) const {
-    std::vector<bool> follows(late + 1, false);
-    for (NodeId id = early; id <= late; ++id)
-      follows[id] = id == early || std::any_of(graph_[id].inputs.begin(), graph_[id].inputs.end(),
-                                               [&](NodeId i) -> bool { return follows[i]; });
-    return follows[late];
+  /// Whether steps make the values one after the other: most have operations before them of
+  /// another number than the others have, on the longest way to them.
+  bool are_of_steps(const std::set<NodeId>& roots) {
+    if (levels_.empty())
+      for (NodeId id = 0; id < graph_.size(); ++id) {
+        int level = 0;
+        for (const NodeId input : graph_[id].inputs)
+          level = std::max(level, levels_[input]);
+        levels_.push_back(level + (is_movement(graph_[id].op) ? 0 : 1));
+      }
+    std::set<int> levels;
+    for (const NodeId root : roots)
+      levels.insert(levels_[root]);
+    return 2 * levels.size() > roots.size();
   }
 
   /// Whether what reads the last one, or the first one, depends on the other.
@@ -523,6 +531,7 @@ private:
   std::deque<ByOneFactor> groups_; // in place: others point to them
   std::map<NodeId, std::pair<ByOneFactor*, std::size_t>> by_sum_;
   std::multimap<NodeId, const ByOneFactor*> waits_; ///< by root: its sums
+  std::vector<int> levels_;                         ///< by node: are_of_steps()
   std::map<NodeId, Addition> additions_;            ///< by the last addition
   std::set<NodeId> added_;                          ///< sums that are part of one
   std::vector<std::vector<NodeId>> stacks_;         ///< roots

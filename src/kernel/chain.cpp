@@ -4,6 +4,7 @@
 #include "kernel/clusters.h"
 #include "kernel/contraction_form.h"
 #include "kernel/gpu_contraction_tiles.h"
+#include "kernel/gpu_row_maps.h"
 #include "kernel/gpu_stationary.h"
 #include "kernel/program_fields.h"
 #include "kernel/splice.h"
@@ -103,6 +104,8 @@ private:
     int threads = 0;
     bool all_rows = false;                             ///< in one block, or one cluster
     std::vector<std::optional<StationaryTiles>> tiles; ///< by kernel; none: it is no product
+    std::vector<std::optional<RowMap>> maps;           ///< by kernel; none: it has all rows
+    std::int64_t rows = 0;                             ///< of a block
     double seconds = 0;                                ///< of a turn
     double load_seconds = 0;                           ///< before the first one
     std::string reason;                                ///< why there is none
@@ -125,9 +128,14 @@ private:
     shares_ = best.shares;
     threads_ = best.threads;
     seconds_ = all_seconds(best);
+    row_maps_ = best.maps;
     for (std::size_t k = 0; k < period(); ++k) {
       const Region& region = *c_.period[k];
-      plain_.push_back(!best.tiles[k]);
+      plain_.push_back(!best.tiles[k] && !best.maps[k]);
+      if (best.maps[k]) {
+        programs_.push_back(row_map_program(region, *best.maps[k], all_rows(), block_of(best)));
+        continue;
+      }
       if (plain_.back()) {
         programs_.push_back(*plain_program(k));
         continue;
@@ -140,7 +148,7 @@ private:
         return fmt::format("{}: {}", region.name, lowered.reason);
       programs_.push_back(std::move(lowered.program));
     }
-    blocks_ = best.all_rows ? Expr(1) : programs_[0].launch.workers;
+    blocks_ = best.all_rows ? Expr(1) : Expr(ceil_quotient(all_rows(), best.rows));
     for (std::size_t k = 0; k < period(); ++k) {
       const KernelProgram& p = programs_[k];
       if (!(plain_[k] || p.launch.workers == blocks_) ||
@@ -148,6 +156,15 @@ private:
         return "its kernels have other blocks";
     }
     return {};
+  }
+
+  /// What the kernels of a block have in common.
+  static StationaryTiles block_of(const Tiling& t) {
+    StationaryTiles block;
+    block.rows = t.rows;
+    block.shares = t.shares;
+    block.threads = t.threads;
+    return block;
   }
 
   double all_seconds(const Tiling& t) const {
@@ -178,18 +195,24 @@ private:
     return target_.has(Capability::BlockClusters) ? kPortableCluster : 1;
   }
 
-  /// Kernels that are no products run as they would alone, where one block or cluster has all rows.
+  /// Kernels that are no products go by the blocks' rows where they can; else they run as they
+  /// would alone, where one block or cluster has all rows.
   Tiling tiling_of(std::int64_t shares) {
     Tiling t;
     t.shares = shares;
     t.all_rows = all_rows_;
     for (std::size_t k = 0; k < period(); ++k) {
-      const FoundStationary found = stationary_tiles(*c_.period[k], target_, {.shares = shares});
+      const Region& region = *c_.period[k];
+      const FoundStationary found = stationary_tiles(region, target_, {.shares = shares});
       t.tiles.push_back(found.ok ? std::optional(found.tiles) : std::nullopt);
+      t.maps.push_back(found.ok || all_rows_ || !has_rows() ? std::nullopt
+                                                            : find_row_map(region, all_rows()));
+      if (t.maps.back())
+        continue;
       if (!found.ok) {
         t.all_rows = true;
         if (!plain_program(k)) {
-          t.reason = fmt::format("{}: {}", c_.period[k]->name, found.reason);
+          t.reason = fmt::format("{}: {}", region.name, found.reason);
           return t;
         }
       }
@@ -200,6 +223,8 @@ private:
     if (t.all_rows)
       limits.rows = all_rows();
     for (std::size_t k = 0; k < period(); ++k) {
+      if (t.maps[k])
+        continue;
       if (!t.tiles[k]) {
         const std::int64_t rounds = ceil_quotient(plain_program(k)->launch.workers.value(), shares);
         t.seconds += kPlainSeconds * double(rounds) + (shares > 1 ? kClusterSeconds : 0);
@@ -220,7 +245,23 @@ private:
       limits.taken_registers += found.tiles.registers + kRegistersOfAnother;
       limits.taken_shared_bytes += found.tiles.shared_bytes;
     }
+    t.rows = limits.rows;
+    for (std::size_t k = 0; k < period(); ++k) {
+      if (!t.maps[k])
+        continue;
+      if (!fits(*t.maps[k], block_of(t))) {
+        t.reason = fmt::format("{}: a thread has too many points of it", c_.period[k]->name);
+        return t;
+      }
+      t.seconds += row_map_seconds(*t.maps[k], block_of(t)) + (shares > 1 ? kClusterSeconds : 0);
+    }
     return t;
+  }
+
+  /// Whether a product says how many rows there are.
+  bool has_rows() const {
+    return std::any_of(c_.period.begin(), c_.period.end(),
+                       [](const Region* region) { return stationary_rows(*region) >= 0; });
   }
 
   std::int64_t all_rows() const {
@@ -296,7 +337,8 @@ private:
     std::map<int, Rows> known; // by range of written memory
     for (std::size_t k = 0; k < period(); ++k) {
       const Region& region = *c_.period[k];
-      const int axis = stationary_rows(region);
+      const int axis = row_maps_[k] ? row_maps_[k]->axis : stationary_rows(region);
+      const std::int64_t per_row = row_maps_[k] ? row_maps_[k]->per_row : 1;
       const auto join = [&](std::size_t argument, const std::optional<RowAccess>& access) {
         for (std::size_t t = 0; t < turns(); ++t) {
           const MemoryRange& place = places(t, k)[argument];
@@ -326,10 +368,11 @@ private:
           const Operand& operand = region.operands[static_cast<std::size_t>(load.number)];
           if (operand.role == Role::Scalar)
             continue;
+          ElementAccess read{offset_of(region, load), stage.axes, operand.dtype, {}};
+          for (const Hole& hole : load.map.holes)
+            read.conditions.insert(read.conditions.end(), hole.valid.begin(), hole.valid.end());
           const auto access =
-              load.indirect.empty()
-                  ? row_access(offset_of(region, load), stage.axes, axis, region, operand.dtype)
-                  : std::nullopt;
+              load.indirect.empty() ? row_access(region, read, axis, per_row) : std::nullopt;
           const int pointer = pointers[static_cast<std::size_t>(load.number)];
           if (!join(static_cast<std::size_t>(pointer), access))
             return refusal(operand.name);
@@ -338,8 +381,9 @@ private:
         const Output& out = region.outputs[o];
         const Stage& stage = region.stages[static_cast<std::size_t>(out.stage)];
         const std::size_t pointer = places(0, k).size() - region.outputs.size() + o;
+        const ElementAccess written{offset_of(out), result_axes(stage), out.dtype, {}};
         if (out.combine != Combine::Store ||
-            !join(pointer, row_access(offset_of(out), result_axes(stage), axis, region, out.dtype)))
+            !join(pointer, row_access(region, written, axis, per_row)))
           return refusal(fmt::format("result {}", o));
       }
     }
@@ -654,9 +698,10 @@ private:
   Splice splice_;
   std::vector<KernelProgram> programs_;
   std::vector<std::optional<std::optional<KernelProgram>>> plain_programs_; ///< that are known
-  std::vector<bool> plain_; ///< by kernel: it is no product
-  Expr blocks_;             ///< or clusters
-  std::int64_t shares_ = 1; ///< blocks of a cluster
+  std::vector<bool> plain_;                     ///< by kernel: it is no product, and has all rows
+  std::vector<std::optional<RowMap>> row_maps_; ///< by kernel
+  Expr blocks_;                                 ///< or clusters
+  std::int64_t shares_ = 1;                     ///< blocks of a cluster
   int threads_ = 0;
   double seconds_ = 0;
   MemoryRanges written_;
@@ -676,7 +721,11 @@ LoweredChain lower_chain(const ChainProblem& problem, const Target& target) {
          problem.turns, problem.period.size());
   Chaining chaining(problem, target, false);
   LoweredChain lowered = chaining.run();
-  return chaining.rows_mix() ? Chaining(problem, target, true).run() : lowered;
+  if (!chaining.rows_mix())
+    return lowered;
+  lowered = Chaining(problem, target, true).run();
+  lowered.rows_mix = true;
+  return lowered;
 }
 
 } // namespace egret::kernel

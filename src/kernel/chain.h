@@ -37,6 +37,9 @@ struct LoweredChain {
   double launch_seconds = 0;            ///< of launches of their own instead, predicted
   std::string reason;
   bool has_too_many_arguments = false; ///< for a launch; fewer turns may have few enough
+  /// Blocks of some rows each would share memory: if what the steps write had memory of its own,
+  /// they might not.
+  bool rows_mix = false;
 };
 
 /// The chain as one program. Rows of the result belong to one block, or to a cluster of blocks that

@@ -45,9 +45,18 @@ struct RowAccess {
   ByteInterval row;
 };
 
-/// Of elements of `dtype` at `offset`, an expression over places in `axes` of the region's; `rows`
-/// is the rows' axis. Nothing where rows are not apart by a constant.
-std::optional<RowAccess> row_access(const Expr& offset, const std::vector<int>& axes, int rows,
-                                    const Region& region, DType dtype);
+/// How a region reads or writes elements: `offset` of `dtype`, over places in `axes` of the
+/// region's, where the conditions hold.
+struct ElementAccess {
+  Expr offset;
+  std::vector<int> axes;
+  DType dtype = DType::F32;
+  std::vector<Guard> conditions;
+};
+
+/// A row is `per_row` indices of the region's axis `rows`. Nothing where rows are not apart by a
+/// constant.
+std::optional<RowAccess> row_access(const Region& region, const ElementAccess& access, int rows,
+                                    std::int64_t per_row = 1);
 
 } // namespace egret::kernel

@@ -129,6 +129,25 @@ TEST(Chains, ProductsOfOneRowAndMapsInOneBlock) {
   expect_right(graph, compiled, p.name());
 }
 
+// The gradients of a cell's gates are put together for the next product by a map, in the rows of
+// the block that made them; memory that the steps would share is not shared for that.
+TEST(Chains, MapsGoByTheRowsOfTheirBlock) {
+  for (const RecurrentKind kind : {RecurrentKind::Lstm, RecurrentKind::Gru}) {
+    const RecurrentProgram p{
+        .kind = kind, .steps = 7, .batch = 16, .width = 24, .inputs = 9, .gradient = true};
+    const ir::Graph graph = graph_of(p);
+    const Compiled compiled = chained(graph);
+    EXPECT_TRUE(std::any_of(compiled.chains.begin(), compiled.chains.end(),
+                            [](const Chain& chain) {
+                              return chain.program.groups.size() == 2 &&
+                                     !(chain.program.launch.workers == Expr(1));
+                            }))
+        << p.name() << "\n"
+        << print(compiled.plan);
+    expect_right(graph, compiled, p.name());
+  }
+}
+
 TEST(Chains, GradientsThroughTheLoop) {
   for (const RecurrentKind kind :
        {RecurrentKind::Tanh, RecurrentKind::Lstm, RecurrentKind::Gru, RecurrentKind::ResetInside}) {

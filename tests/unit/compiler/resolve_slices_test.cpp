@@ -110,8 +110,7 @@ TEST(ResolveSlices, StayWhereManyOperationsWouldBeMadeAgain) {
 TEST(Boxes, KnowComparisonsOfIndices) {
   Graph g;
   const NodeId twice = g.binary(Op::Mul, g.iota(8), g.broadcast(g.constant(DType::I64, 2), {8}));
-  const NodeId below =
-      g.binary(Op::Lt, twice, g.broadcast(g.constant(DType::I64, 7), {8}));
+  const NodeId below = g.binary(Op::Lt, twice, g.broadcast(g.constant(DType::I64, 7), {8}));
   EXPECT_EQ(known_condition(g, below, {{0, 4}}), true);
   EXPECT_EQ(known_condition(g, below, {{4, 8}}), false);
   EXPECT_EQ(known_condition(g, below, {{3, 5}}), std::nullopt);
@@ -126,8 +125,7 @@ Graph rejoined(const std::vector<std::int64_t>& indices, const std::vector<std::
   const NodeId x = g.input("x", DType::F32, {9, 5});
   NodeId sum = g.input("y", DType::F32, {5, 12});
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    const NodeId row =
-        g.permute(g.shrink(x, {indices[i], 0}, {indices[i] + 1, 5}), {1, 0});
+    const NodeId row = g.permute(g.shrink(x, {indices[i], 0}, {indices[i] + 1, 5}), {1, 0});
     sum = g.binary(Op::Add, sum,
                    g.pad(row, {0, rows[i]}, {0, 11 - rows[i]}, Scalar::of(DType::F32, 0.0)));
   }
