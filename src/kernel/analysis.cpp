@@ -232,8 +232,10 @@ namespace {
 
 /// By value of a body: whether it is arithmetic on indices, which is narrow where it can be, and
 /// cheap where it cannot: indices, what loads read by, sums of these and numbers, and numbers that
-/// only such arithmetic and its comparisons take.
-std::vector<bool> index_arithmetic(const Stage& stage) {
+/// only such arithmetic and its comparisons take. Where a scatter's updates go is one number for
+/// all lanes.
+std::vector<bool> index_arithmetic(const Region& region, int s) {
+  const Stage& stage = region.stages[std::size_t(s)];
   const auto& body = stage.body;
   std::vector<bool> index(body.size(), false);
   const auto is_number = [&](int i) {
@@ -263,6 +265,11 @@ std::vector<bool> index_arithmetic(const Stage& stage) {
   for (const Load& load : stage.loads)
     for (int j : load.indirect)
       index[std::size_t(j)] = true;
+  for (const Output& out : region.outputs)
+    if (out.stage == s)
+      for (const int c : out.indirect)
+        if (c != out.component)
+          index[std::size_t(stage.yields[std::size_t(c)])] = true;
   return index;
 }
 
@@ -272,7 +279,7 @@ int lanes_for(const Region& region, std::span<const int> stages, std::int64_t ve
   std::size_t widest = 1;
   for (int s : stages) {
     const Stage& stage = region.stages[s];
-    const std::vector<bool> index = index_arithmetic(stage);
+    const std::vector<bool> index = index_arithmetic(region, s);
     for (std::size_t i = 0; i < stage.body.size(); ++i)
       if (!index[i])
         widest = std::max(widest, size_of(compute_dtype(stage.body[i].dtype)));

@@ -753,15 +753,23 @@ void Emitter::scatter(int output, int memory, const Point& point,
   int lanes = depends_on_lane(map.coords[0]) ? point.lanes : 1;
   ensure(lanes == point.lanes, "region {}: lanes of output {} share one element", region_.name,
          output);
-  Value value = values[out.component];
+  const Value value = values[out.component];
   if (out.combine == Combine::Set) {
     b_.store(memory, map.coords[0], b_.splat(narrow(value), lanes), std::move(mask));
     return;
   }
-  ValueId old = widen(b_.load(memory, map.coords[0], lanes, mask)).id;
-  Op op = out.combine == Combine::Add ? Op::Add : Op::Max;
-  ValueId sum = b_.apply(op, compute_dtype(out.dtype), {old, value.id});
-  b_.store(memory, map.coords[0], b_.cast(sum, b_.buffer_dtype(memory)), std::move(mask));
+  // One condition of the update for load and store, and each lane's for both.
+  const auto by_lane = std::stable_partition(mask.begin(), mask.end(), [](const Guard& g) {
+    return !depends_on_lane(g.value) && !depends_on_lane(g.lo) && !depends_on_lane(g.hi);
+  });
+  const std::vector<Guard> lane_mask(by_lane, mask.end());
+  mask.erase(by_lane, mask.end());
+  b_.when(std::move(mask), [&] {
+    const ValueId old = widen(b_.load(memory, map.coords[0], lanes, lane_mask)).id;
+    const Op op = out.combine == Combine::Add ? Op::Add : Op::Max;
+    const ValueId sum = b_.apply(op, compute_dtype(out.dtype), {old, value.id});
+    b_.store(memory, map.coords[0], b_.cast(sum, b_.buffer_dtype(memory)), lane_mask);
+  });
 }
 
 } // namespace egret::kernel

@@ -1,6 +1,8 @@
 // Scatters on a CPU whose updates are many beside the elements they go to: each worker combines
 // slices of the updates in memory of their own, and all workers combine the slices in order. How
-// the updates are divided follows from the sizes alone.
+// the updates are divided follows from the sizes alone. What takes arithmetic to find where an
+// update goes, or what it brings, is computed in vectors of updates, whose lanes are then applied
+// in order.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/knobs.h"
@@ -18,10 +20,11 @@ constexpr std::int64_t kPerBin = 8, kLeastUpdates = 1 << 14;
 
 class PrivateScatter {
 public:
+  /// `ahead`: updates in a row whose indices and values are computed as one vector.
   PrivateScatter(const Region& region, const ScatterForm& form, std::int64_t slices,
-                 std::int64_t together, int lanes)
-      : r_(region), f_(form), b_(region.name), e_(b_, region), slices_(slices),
-        together_(together) {
+                 std::int64_t together, int lanes, int ahead)
+      : r_(region), f_(form), b_(region.name), e_(b_, region), slices_(slices), together_(together),
+        any_lanes_(lanes), ahead_(ahead) {
     // Lanes lie along the innermost column where memory does.
     outer_ = form.columns;
     if (lanes > 1 && form.index_by_update && !outer_.empty() &&
@@ -77,16 +80,19 @@ private:
     const Expr size = ceildiv(f_.update_count, Expr(slices_)), all = f_.bins * f_.column_count;
     core_loop(b_, extents, [&](std::span<const Expr> at) {
       const Expr first = at[0] * Expr(together_);
-      const ValueId none = b_.constant(identity_of(*f_.monoid, f_.state), lanes_);
+      const ValueId none = b_.constant(identity_of(*f_.monoid, f_.state), any_lanes_);
       const Expr cleared = all * Expr(together_);
-      vector_loop(b_, Expr(0), cleared, cleared, lanes_, 1, [&](std::span<const Position> p) {
+      vector_loop(b_, Expr(0), cleared, cleared, any_lanes_, 1, [&](std::span<const Position> p) {
         b_.store(buffer, first * all + p[0].at, none, p[0].mask);
       });
       const auto length = [&](std::int64_t slice) {
         return min(size, max(f_.update_count - (first + Expr(slice)) * size, Expr(0)));
       };
       const Expr common = length(together_ - 1); // the last one is the shortest
-      b_.loop(Expr(0), common, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
+      const Expr in_vectors = ahead_ > 1 ? floordiv(common, Expr(ahead_)) * Expr(ahead_) : Expr(0);
+      b_.loop(Expr(0), in_vectors, Expr(ahead_), f_.update_count, Bind::Serial,
+              [&](const Expr& i) { add_vectors(buffer, first, size, i); });
+      b_.loop(in_vectors, common, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
         for (std::int64_t s = 0; s < together_; ++s)
           add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
       });
@@ -105,28 +111,73 @@ private:
       if (p.lanes > 1)
         scalar.at[std::size_t(vector_)] = Expr(0);
       const Expr bin = bin_of(e_, f_, scalar);
-      std::vector<Guard> mask = p.mask;
-      mask.push_back({bin, Expr(0), f_.bins});
-      const Expr to = (slice * f_.bins + bin) * f_.column_count + column;
-      const ValueId old = b_.load(buffer, to, p.lanes, mask);
-      b_.store(buffer, to, combine_updates(b_, f_, old, update_of(e_, f_, p)), mask);
+      apply(buffer, slice, bin, column, update_of(e_, f_, p), p.mask);
     });
   }
 
+  /// Combines a state into a slice's element of a bin, if there is that bin.
+  void apply(int buffer, const Expr& slice, const Expr& bin, const Expr& column, ValueId state,
+             const std::vector<Guard>& lanes) {
+    b_.when({{bin, Expr(0), f_.bins}}, [&] {
+      const Expr to = (slice * f_.bins + bin) * f_.column_count + column;
+      const ValueId old = b_.load(buffer, to, b_.type_of(state).lanes, lanes);
+      b_.store(buffer, to, combine_updates(b_, f_, old, state), lanes);
+    });
+  }
+
+  /// A vector of updates of each of the slices that go together, from update `i` of each.
+  void add_vectors(int buffer, const Expr& first, const Expr& size, const Expr& i) {
+    struct Updates {
+      ValueId bins, states;
+    };
+    std::vector<Updates> vectors;
+    for (std::int64_t s = 0; s < together_; ++s) {
+      Point p =
+          point_of_update(r_, f_, (first + Expr(s)) * size + i + lane_variable(ahead_), Expr(0));
+      p.lanes = ahead_;
+      vectors.push_back({bins_of_updates(e_, f_, p), update_of(e_, f_, p)});
+    }
+    const auto one = [&](ValueId v, int lane) {
+      return b_.type_of(v).lanes == 1 ? v : b_.extract(v, lane);
+    };
+    for (int lane = 0; lane < ahead_; ++lane)
+      for (std::int64_t s = 0; s < together_; ++s)
+        apply(buffer, first + Expr(s), value_symbol(one(vectors[std::size_t(s)].bins, lane)),
+              Expr(0), one(vectors[std::size_t(s)].states, lane), {});
+  }
+
+  /// The states of an element in all slices, in their order; into the output.
+  void combine_slices(int buffer, const Point& p, const Expr& bin, const Expr& column) {
+    const VarId state = b_.variable({f_.state, p.lanes});
+    b_.set(state, b_.constant(identity_of(*f_.monoid, f_.state), p.lanes));
+    b_.loop(Expr(0), Expr(slices_), Expr(1), Expr(slices_), Bind::Serial, [&](const Expr& slice) {
+      const Expr from = (slice * f_.bins + bin) * f_.column_count + column;
+      b_.set(state,
+             combine_updates(b_, f_, b_.read(state), b_.load(buffer, from, p.lanes, p.mask)));
+    });
+    update_output(e_, f_, element_of(r_, f_, p, bin), b_.read(state), p.mask);
+  }
+
   void combine(int buffer) {
+    if (f_.columns.empty()) // lanes along the bins
+      return combine_bins(buffer);
     const std::vector<Expr> extents{f_.bins};
     core_loop(b_, extents, [&](std::span<const Expr> at) {
       columns(Expr(0), [&](const Point& p, const Expr& column) {
-        const VarId state = b_.variable({f_.state, p.lanes});
-        b_.set(state, b_.constant(identity_of(*f_.monoid, f_.state), p.lanes));
-        b_.loop(Expr(0), Expr(slices_), Expr(1), Expr(slices_), Bind::Serial,
-                [&](const Expr& slice) {
-                  const Expr from = (slice * f_.bins + at[0]) * f_.column_count + column;
-                  b_.set(state, combine_updates(b_, f_, b_.read(state),
-                                                b_.load(buffer, from, p.lanes, p.mask)));
-                });
-        update_output(e_, f_, element_of(r_, f_, p, at[0]), b_.read(state), p.mask);
+        combine_slices(buffer, p, at[0], column);
       });
+    });
+  }
+
+  void combine_bins(int buffer) {
+    const std::vector<Expr> extents{ceildiv(f_.bins, Expr(any_lanes_))};
+    core_loop(b_, extents, [&](std::span<const Expr> at) {
+      Point p = point_of_update(r_, f_, Expr(0), Expr(0));
+      p.lanes = any_lanes_;
+      const Expr bin =
+          at[0] * Expr(any_lanes_) + (any_lanes_ > 1 ? lane_variable(any_lanes_) : Expr(0));
+      p.mask.push_back({bin, Expr(0), f_.bins});
+      combine_slices(buffer, p, bin, Expr(0));
     });
   }
 
@@ -137,11 +188,28 @@ private:
   std::int64_t slices_, together_;
   std::vector<int> outer_; ///< columns that are looped over one by one
   int vector_ = -1, lanes_ = 1;
+  int any_lanes_, ahead_;
 };
 
-constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}, {"together", 1, 8}};
-/// Slices whose updates hide how long one of an update takes.
+constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}, {"together", 1, 8}, {"ahead", 0, 1}};
+/// Operations of an update that are worth vectors.
+constexpr std::int64_t kWorthVectors = 4;
+/// Slices whose updates hide how long one of an update takes; fewer where they would not fit into
+/// the first-level cache, since stores that miss it wait for each other.
 constexpr std::int64_t kTogether = 4;
+
+/// Whether updates in a row can be computed as vectors.
+bool in_vectors(const ScatterForm& form) {
+  return form.columns.empty() && form.updates.size() == 1 && !form.whole;
+}
+
+/// Whether they should be: taking lanes out of a vector costs about what an operation does.
+bool computes(const Region& region, const ScatterForm& form) {
+  return in_vectors(form) &&
+         std::ranges::count_if(region.stages[std::size_t(form.stage)].body, [](const BodyValue& v) {
+           return v.kind == BodyValue::Kind::Apply;
+         }) >= kWorthVectors;
+}
 
 class ScatterGenerator : public Generator {
 public:
@@ -160,10 +228,14 @@ public:
       // The sums follow from the slices, and these from the sizes alone.
       const std::int64_t own = slices > kTogether ? slices / kTogether * kTogether : slices;
       std::int64_t together = kTogether;
-      while (own % together != 0 || (together > 1 && own / together < target.workers))
+      const std::int64_t size =
+          about(form->bins) * about(form->column_count) * std::int64_t(size_of(form->state));
+      while (own % together != 0 || (together > 1 && (own / together < target.workers ||
+                                                      together * size > target.l1_bytes)))
         together /= 2;
       s.knobs["slices"] = own;
       s.knobs["together"] = together;
+      s.knobs["ahead"] = computes(region, *form);
       out.push_back(std::move(s));
     }
     return out;
@@ -183,7 +255,11 @@ public:
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     const int stages[] = {form->stage};
     const int lanes = lanes_for(region, stages, bytes);
-    return {true, PrivateScatter(region, *form, slices, together, lanes).run(), ""};
+    const bool ahead = schedule.knob("ahead", 0) != 0;
+    if (ahead && !in_vectors(*form))
+      return {false, {}, "updates that are no vectors"};
+    return {true, PrivateScatter(region, *form, slices, together, lanes, ahead ? lanes : 1).run(),
+            ""};
   }
 };
 

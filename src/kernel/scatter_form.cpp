@@ -108,16 +108,21 @@ Point point_of_update(const Region& region, const ScatterForm& form, const Expr&
   return p;
 }
 
-Expr bin_of(Emitter& emitter, const ScatterForm& form, const Point& point) {
+ValueId bins_of_updates(Emitter& emitter, const ScatterForm& form, const Point& point) {
   const Region& r = emitter.region();
   const int yield = r.stages[std::size_t(form.stage)].yields[std::size_t(r.outputs[0].indirect[0])];
   const Value index = emitter.value(form.stage, yield, point);
   const bool direct = index.dtype == DType::I32 || index.dtype == DType::I64;
+  return direct ? index.id : emitter.builder().cast(index.id, DType::I64);
+}
+
+Expr bin_of(Emitter& emitter, const ScatterForm& form, const Point& point) {
+  const Region& r = emitter.region();
   ProgramBuilder& b = emitter.builder();
-  const ValueId given = direct ? index.id : b.cast(index.id, DType::I64);
+  const ValueId given = bins_of_updates(emitter, form, point);
   if (!form.whole)
     return value_symbol(given);
-  const DType type = direct ? index.dtype : DType::I64;
+  const DType type = b.type_of(given).dtype;
   const auto number = [&](DType dtype, std::int64_t value) {
     return b.constant(Scalar::of(dtype, value));
   };

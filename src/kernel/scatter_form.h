@@ -38,6 +38,8 @@ Point point_of_update(const Region& region, const ScatterForm& form, const Expr&
 /// Where an update goes, as an integer that an index expression takes; it counts when it lies
 /// between 0 and the bins.
 Expr bin_of(Emitter& emitter, const ScatterForm& form, const Point& point);
+/// The indices of a point's lanes, as integers.
+ValueId bins_of_updates(Emitter& emitter, const ScatterForm& form, const Point& point);
 /// What it brings, in the state's dtype.
 ValueId update_of(Emitter& emitter, const ScatterForm& form, const Point& point);
 

@@ -244,10 +244,11 @@ llvm::Value* Indices::emit_division(const Expr& e) {
 llvm::Value* Indices::holds(const Guard& guard) {
   llvm::IRBuilder<>& b = sink_.b;
   const auto& [value, lo, hi] = guard;
-  llvm::Value* result = nullptr;
-  if (!proves_less_equal(lo, value))
-    result = b.CreateICmpSLE(scalar(lo), scalar(value));
-  if (!proves_less(value, hi)) {
+  const bool lower = !proves_less_equal(lo, value), upper = !proves_less(value, hi);
+  if (lower && upper && lo.constant() == 0 && hi.lower() >= 0) // a negative number is a large one
+    return b.CreateICmpULT(scalar(value), scalar(hi));
+  llvm::Value* result = lower ? b.CreateICmpSLE(scalar(lo), scalar(value)) : nullptr;
+  if (upper) {
     llvm::Value* below = b.CreateICmpSLT(scalar(value), scalar(hi));
     result = result == nullptr ? below : b.CreateAnd(result, below);
   }

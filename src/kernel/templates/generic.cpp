@@ -3,13 +3,15 @@
 // other stages read go through memory. A CPU's workers take points of the axes that may run in any
 // order, and vectors along the one of them that suits memory; a GPU's threads a point each. Axes
 // that must run in order (of scans, and of updates that may meet) are serial loops inside. One long
-// sum over several axes is made in parts by a GPU's blocks.
+// sum over several axes is made in parts by a GPU's blocks. Of the axes along which a scatter's
+// updates never meet, those that memory holds inside of an update are gone through for each update.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_row_facts.h"
 #include "kernel/scatter_axes.h"
 #include "kernel/stored_stages.h"
 #include "kernel/templates/template.h"
+#include "support/checked.h"
 
 #include <algorithm>
 #include <array>
@@ -23,8 +25,12 @@ using loops::TreePtr;
 constexpr Knob kGenericParameters[] = {{"vector", 0, 1}, {"threads", 32, 1024, 32}};
 /// Vectors that one worker does in a row along the vector axis.
 constexpr std::int64_t kVectorsInTurn = 128;
-/// The same where the worker goes through axes in order for each of them, as scatters do.
+/// The same where the worker goes through axes in order for each of them.
 constexpr std::int64_t kOrderedChunk = 4;
+/// Pieces of a scatter for each worker, and the bytes of a piece's rows at the least: a cache line.
+constexpr std::int64_t kPiecesEach = 2, kLineBytes = 64;
+/// Vectors of an update that are unrolled.
+constexpr std::int64_t kMostUnrolled = 8;
 
 /// Result axes along which iterations are independent of each other.
 std::vector<int> free_axes(const Region& region, int s) {
@@ -60,13 +66,18 @@ bool stores_apart(const Region& region, int s, int axis) {
   });
 }
 
-/// The axis whose points become lanes, -1 for none: a free one along which memory is contiguous
-/// for most of what the stage touches.
-int vector_axis(const Region& region, int s, const std::vector<bool>& stored) {
+/// The stage and the maps that are computed where it reads them.
+std::vector<int> with_inlined(const Region& region, int s, const std::vector<bool>& stored) {
   std::vector<int> stages{s};
   for (int t = s; t-- > 0;)
     if (!stored[std::size_t(t)] && !is_output(region, t))
       stages.push_back(t);
+  return stages;
+}
+
+/// The axis whose points become lanes, -1 for none: a free one along which memory is contiguous
+/// for most of what the stage touches.
+int vector_axis(const Region& region, int s, std::span<const int> stages) {
   int best = -1;
   double best_score = 0;
   for (int a : free_axes(region, s))
@@ -77,6 +88,32 @@ int vector_axis(const Region& region, int s, const std::vector<bool>& stored) {
         best_score = score;
       }
   return best;
+}
+
+/// Whether memory has the points along a free axis closer together than updates that follow each
+/// other, so that the updates in order should go through them one by one.
+bool lies_inside(const Region& region, std::span<const int> stages, int axis,
+                 std::span<const int> updates) {
+  std::int64_t votes = 0;
+  const auto bytes = [](DType dtype) { return std::int64_t(size_of(dtype)); };
+  for (const int s : stages)
+    for (const Load& load : region.stages[std::size_t(s)].loads) {
+      const Stage& stage = region.stages[std::size_t(s)];
+      if (load.source != Source::Operand || !contains(stage.axes, axis))
+        continue;
+      const std::int64_t own = std::abs(usual_stride_of(region, stage, load, axis).value_or(0));
+      for (const int u : updates)
+        if (own != 0 && contains(stage.axes, u))
+          if (const auto other = usual_stride_of(region, stage, load, u); other && *other != 0)
+            votes += (own < std::abs(*other) ? 1 : -1) *
+                     bytes(region.operands[std::size_t(load.number)].dtype);
+    }
+  for (const Output& out : region.outputs)
+    if (out.stage == stages.front())
+      if (const auto own = stride_of(region, out, axis);
+          own && *own != 0 && std::abs(*own) * bytes(out.dtype) < kLineBytes)
+        votes += bytes(out.dtype);
+  return votes > 0;
 }
 
 class GenericTemplate : public Template {
@@ -124,12 +161,16 @@ protected:
       const int s = int(i);
       if (!stored[i] && !is_output(region, s))
         continue;
-      if (target.is_gpu())
+      if (target.is_gpu()) {
         nests.push_back(threads_nest(region, s, int(schedule.knob("threads", 128))));
-      else
-        nests.push_back(workers_nest(
-            region, s, schedule.knob("vector", 1) != 0 ? vector_axis(region, s, stored) : -1,
-            bytes));
+        continue;
+      }
+      const std::vector<int> stages = with_inlined(region, s, stored);
+      const int vector = schedule.knob("vector", 1) != 0 ? vector_axis(region, s, stages) : -1;
+      const std::vector<int> inside = inside_updates(region, stages);
+      nests.push_back(inside.empty() || (vector >= 0 && !contains(inside, vector))
+                          ? workers_nest(region, s, vector, bytes)
+                          : updates_nest(region, s, inside, vector, bytes, target.workers));
     }
     return {in_turn(std::move(nests)), ""};
   }
@@ -179,6 +220,55 @@ private:
     return loops::collapse(
         threads, 1,
         whole_loops(region, free, Bind::Grid, ordered(region, s, free, loops::body(s))));
+  }
+
+  /// The free axes of a scatter that lie inside of its updates; none of other stages.
+  static std::vector<int> inside_updates(const Region& region, std::span<const int> stages) {
+    const Stage& stage = region.stages[std::size_t(stages.front())];
+    std::vector<int> inside = free_axes(region, stages.front());
+    const std::vector<int> updates = updated_axes(stage, inside);
+    if (stage.kind != StageKind::Map || updates.empty())
+      return {};
+    std::erase_if(inside, [&](int a) { return !lies_inside(region, stages, a, updates); });
+    return inside;
+  }
+
+  /// Updates in order, each along the axes `inside` of it; workers share out the other free axes,
+  /// and pieces of these where the others are too few.
+  static TreePtr updates_nest(const Region& region, int s, std::vector<int> inside, int vector,
+                              std::int64_t bytes, int workers) {
+    const std::vector<int> free = free_axes(region, s);
+    const std::vector<int> outside = axes_but(free, inside);
+    const int last = vector >= 0 ? vector : inside.back();
+    std::erase(inside, last);
+    const std::int64_t lanes = vector >= 0 ? lanes_for(region, std::array{s}, bytes) : 1;
+    std::size_t narrowest = 8;
+    for (const Output& out : region.outputs)
+      if (out.stage == s)
+        narrowest = std::min(narrowest, size_of(out.dtype));
+    const std::int64_t extent = about(region.axes[std::size_t(last)].extent);
+    const std::int64_t pieces = (workers > 1 ? kPiecesEach * workers : 1) /
+                                std::max<std::int64_t>(1, about(points_of(region, outside)));
+    const std::int64_t most = std::max(lanes, kLineBytes / std::int64_t(narrowest));
+    const std::int64_t chunk = pieces <= 1
+                                   ? round_up(extent, lanes)
+                                   : round_up(std::max(most, ceil_quotient(extent, pieces)), lanes);
+
+    TreePtr tree = loops::mask(last, loops::body(s));
+    if (lanes > 1)
+      tree = loop(last, Expr(lanes), 1, Bind::Vector, std::move(tree));
+    const bool split = chunk < extent;
+    const Expr steps =
+        split ? Expr(chunk / lanes) : ceildiv(region.axes[std::size_t(last)].extent, Expr(lanes));
+    const bool few = steps.constant().value_or(kMostUnrolled + 1) <= kMostUnrolled;
+    tree = loop(last, steps, lanes, few ? Bind::Unroll : Bind::Serial, std::move(tree));
+    tree = whole_loops(region, inside, Bind::Serial, std::move(tree));
+    tree = whole_loops(region, updated_axes(region.stages[std::size_t(s)], free), Bind::Serial,
+                       std::move(tree));
+    if (split)
+      tree = loop(last, ceildiv(region.axes[std::size_t(last)].extent, Expr(chunk)), chunk,
+                  Bind::Core, std::move(tree));
+    return whole_loops(region, outside, Bind::Core, std::move(tree));
   }
 
   static TreePtr workers_nest(const Region& region, int s, int vector, std::int64_t bytes) {

@@ -146,6 +146,8 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
     const std::int64_t own = 2 + rng.below(3); // the last of them is short, or empty
     more.push_back(with_scatter_schedule(
         generator, {{"slices", own * (1 + rng.below(3))}, {"together", own}}));
+    more.push_back(with_scatter_schedule(
+        generator, {{"slices", 2 * (1 + rng.below(3))}, {"together", 2}, {"ahead", 1}}));
   }
   for (const Schedule& s : more)
     if (generator.lower(c.region, s, target).ok)
@@ -340,11 +342,13 @@ TEST(Scatters, OfACpuAreSharedOutWhereElementsAreFew) {
 
 /// Columns that never meet are shared out, however narrow.
 TEST(Scatters, OfACpuAreSharedOutAlongColumns) {
-  for (const Target& target : testing::test_targets()) {
-    const auto regions = testing::regions_of(added(DType::F32, {50257, 768}, 8192), target);
-    const kernel::Chosen chosen = kernel::lower_greedily(regions.at(0), target);
-    EXPECT_GE(chosen.program.launch.workers.value(), 8) << to_string(chosen.schedule);
-  }
+  for (Target target : testing::test_targets())
+    for (const int workers : {2, 8, 48}) {
+      target.workers = workers;
+      const auto regions = testing::regions_of(added(DType::F32, {50257, 768}, 8192), target);
+      const kernel::Chosen chosen = kernel::lower_greedily(regions.at(0), target);
+      EXPECT_GE(chosen.program.launch.workers.value(), workers) << to_string(chosen.schedule);
+    }
 }
 
 } // namespace

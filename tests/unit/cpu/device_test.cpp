@@ -110,6 +110,20 @@ TEST(CpuDevice, CodeIsShownAsIrAndAssembly) {
   EXPECT_GT(artifact->compile_seconds(), 0);
 }
 
+TEST(CpuDevice, ARangeThatBeginsAtZeroIsOneComparison) {
+  ProgramMaker m("table");
+  m.buffer(DType::I64, 64, true, false);
+  m.buffer(DType::F32, 100, true, false);
+  m.buffer(DType::F32, 64, false, true);
+  m.loop(64, 1, [&](Expr i) {
+    const Expr place = kernel::value_symbol(m.load(0, 1, i));
+    m.store(2, i, m.load(1, 1, place, {{place, Expr(0), Expr(100)}}));
+  });
+  const std::string code = cpu_at("native").compile(m.program)->code(m.program);
+  EXPECT_NE(code.find("icmp ult i64"), std::string::npos) << code;
+  EXPECT_EQ(code.find("icmp sle i64 0"), std::string::npos) << code;
+}
+
 TEST(CpuDevice, CodeSaysOfWhichLineOfTheProgramItIs) {
   const kernel::KernelProgram program = scaled(100, 2);
   std::vector<std::string> lines(1);

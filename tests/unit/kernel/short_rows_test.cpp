@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace egret::kernel {
 namespace {
 
@@ -133,6 +135,52 @@ TEST(ShortRows, AgreeWithTheReferenceBySchedulesOfAllKinds) {
                     << m << " x " << n;
               }
         }
+}
+
+/// Of the distances between the rows of two matrices, Euclid's or the largest of a coordinate.
+Graph distances(std::int64_t m, std::int64_t n, std::int64_t depth, bool largest) {
+  Graph g;
+  const Shape box{m, n, depth};
+  const NodeId a = g.expand(g.reshape(g.input("a", DType::F32, {m, depth}), {m, 1, depth}), box);
+  const NodeId b = g.expand(g.reshape(g.input("b", DType::F32, {n, depth}), {1, n, depth}), box);
+  const NodeId between = minus(g, a, b);
+  const NodeId zero = g.broadcast(g.constant(DType::F32, 0.0), box);
+  const NodeId term = largest ? g.binary(Op::Max, between, minus(g, zero, between))
+                              : g.binary(Op::Mul, between, between);
+  const NodeId result = g.reduce(largest ? Op::ReduceMax : Op::ReduceSum, term, {2});
+  g.outputs = {largest ? result : g.unary(Op::Sqrt, result)};
+  return g;
+}
+
+TEST(ShortRows, AreStagedOnceForThePointsThatShareThem) {
+  for (const Target& target : testing::test_targets())
+    for (const bool largest : {false, true})
+      for (const auto& [m, n, depth] : {std::array{40, 70, 64}, {70, 40, 24}, {64, 65, 100}}) {
+        const testing::RegionCase c = only_region(distances(m, n, depth, largest));
+        const auto made = lower_greedily(c.region, target);
+        EXPECT_EQ(made.schedule.generator, "reduction") << m << " x " << n << " x " << depth;
+        EXPECT_EQ(count_of_reduced_lanes(made.program), 0);
+        expect_contiguous(made.program);
+      }
+}
+
+TEST(ShortRows, ThatAreSharedAgreeWithTheReference) {
+  for (const Target& target : testing::test_targets())
+    for (const auto& [m, n, depth] :
+         {std::array{70, 33, 7}, {16, 100, 5}, {129, 40, 18}, {17, 32, 4}, {40, 20, 9}})
+      for (const bool largest : {false, true}) {
+        const testing::RegionCase c = only_region(distances(m, n, depth, largest));
+        Schedule s;
+        s.generator = "reduction";
+        for (const int tile : {1, 4, 8, 16})
+          for (const int unroll : {1, 2, 4}) {
+            s.knobs = {{"tile", tile}, {"unroll", unroll}};
+            EXPECT_EQ(testing::check_schedule(c, reduction_generator(), s, target, {.workers = 3},
+                                              n >= 32),
+                      "")
+                << m << " x " << n << " x " << depth;
+          }
+      }
 }
 
 TEST(ShortRows, TakeTheMemoryOfWhatTheyReduce) {
