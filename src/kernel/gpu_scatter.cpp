@@ -426,10 +426,11 @@ enum Way : std::uint8_t {
   kFew,
   kIntegers,
   kColumns,
-  kWarps
+  kWarps,
+  kLists
 };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kWarps},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kLists},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -500,6 +501,7 @@ public:
       by_column(*form, region, target, out);
       form = whole_form(region, *form);
     }
+    by_lists(*form, region, target, out);
     exact(*form, region, target, out);
     counters(*form, target, out);
     const std::int64_t updates = about(form->update_count);
@@ -589,6 +591,11 @@ public:
     case kWarps:
       return made(refused_warps(form, region),
                   [&] { return scatter_by_warps(region, form, threads, together(4)); });
+    case kLists: {
+      const ListShape shape{threads, schedule.knob("groups", 1), together(1)};
+      return made(refused_lists(form, shape),
+                  [&] { return scatter_by_lists(region, form, shape); });
+    }
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:
@@ -628,6 +635,19 @@ private:
           if (together == 1 || kWarp * together < 2 * about(form.update_count))
             offer(kWarps, {{"threads", 128}, {"together", together}}, out);
       }
+  }
+
+  /// Few updates of many columns: where a block has enough to do to sort the updates for itself.
+  static void by_lists(const ScatterForm& form, const Region& region, const Target& target,
+                       std::vector<Schedule>& out) {
+    constexpr std::int64_t kWorthLists = 1 << 15; // updates of all columns
+    for (const int threads : {256, 512, 128})
+      if (const auto shape = list_shape(form, region, threads, target);
+          shape && refused_lists(form, *shape).empty() &&
+          about(form.update_count) * about(form.column_count) >= kWorthLists)
+        offer(kLists,
+              {{"threads", threads}, {"groups", shape->groups}, {"together", shape->together}},
+              out);
   }
 
   /// What is right for all: each of several threads of a column makes the updates of its elements.
