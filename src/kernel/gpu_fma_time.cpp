@@ -21,9 +21,9 @@ constexpr double kBytes = 24;
 /// of its cycles that hold up the multiplications.
 constexpr double kReadCycles = 3, kHeldUp = 0.35;
 /// Barrier and bookkeeping of a step of the ring.
-constexpr double kStep = 80, kStepInstructions = 30;
+constexpr double kStep = 80, kStepInstructions = 50;
 /// Instructions of an asynchronous copy, and of an element that goes through registers.
-constexpr double kCopy = 3, kThroughRegisters = 12;
+constexpr double kCopy = 4, kThroughRegisters = 12;
 /// Until the last block of a tile knows that it is: a fence, an atomic operation and what it reads.
 constexpr double kMeeting = 2500;
 /// A share of the schedulers' cycles that so many warps of each cannot use.
@@ -141,7 +141,8 @@ std::vector<FmaChoice> fma_choices(const FmaProblem& p, const Target& target) {
       for (const auto& [warps_m, warps_n] :
            {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}, {3, 1}})
         for (const int warps_k : {1, 2, 4, 8})
-          for (const auto& [bk, stages] : {std::pair{8, 4}, {16, 3}, {16, 4}, {32, 3}, {32, 4}}) {
+          for (const auto& [bk, stages] :
+               {std::pair{8, 4}, {16, 3}, {16, 4}, {32, 3}, {32, 4}, {64, 3}}) {
             t.bm = 4 * rows * warps_m;
             t.bn = 32 * vectors * warps_n;
             t.bk = bk;

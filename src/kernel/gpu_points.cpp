@@ -416,7 +416,7 @@ private:
     constexpr int kWarp = 32, kMostLanes = 4;
     const auto count = std::int64_t(values.size());
     const DType dtype = r_.outputs[output].dtype;
-    const std::int64_t pitch = std::min(kWrittenTerms, f_.terms) | 1; // rows in different banks
+    const std::int64_t pitch = together() | 1; // rows in different banks
     const auto [known, fresh] = turned_.try_emplace(output, -1);
     if (fresh)
       known->second = b_.shared(fmt::format("turned{}", output), dtype, threads_ * pitch);

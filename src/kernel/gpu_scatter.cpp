@@ -427,10 +427,11 @@ enum Way : std::uint8_t {
   kIntegers,
   kColumns,
   kWarps,
-  kLists
+  kLists,
+  kLines
 };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kLists},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kLines},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -498,6 +499,7 @@ public:
       return {};
     std::vector<Schedule> out;
     if (!form->index_by_update) {
+      by_lines(*form, target, out);
       by_column(*form, region, target, out);
       form = whole_form(region, *form);
     }
@@ -549,9 +551,10 @@ public:
     if (!found || found->updates.empty())
       return {false, {}, "it is no scatter by one index whose updates meet"};
     const std::int64_t way = schedule.knob("way", kCounters);
-    const ScatterForm form = way == kColumns || way == kWarps || found->index_by_update
-                                 ? *found
-                                 : whole_form(region, *found);
+    const ScatterForm form =
+        way == kColumns || way == kWarps || way == kLines || found->index_by_update
+            ? *found
+            : whole_form(region, *found);
     const auto threads = int(schedule.knob("threads", 128));
     const auto together = [&](int most) { return int(schedule.knob("together", most)); };
     const auto made = [&](const std::string& refused, auto make) {
@@ -596,6 +599,11 @@ public:
       return made(refused_lists(form, shape),
                   [&] { return scatter_by_lists(region, form, shape); });
     }
+    case kLines: {
+      const LineShape shape{threads, schedule.knob("columns", threads / kWarp), together(4)};
+      return made(refused_lines(form, shape, target),
+                  [&] { return scatter_by_lines(region, form, shape); });
+    }
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:
@@ -617,6 +625,20 @@ private:
     s.knobs = std::move(knobs);
     s.knobs["way"] = way;
     out.push_back(std::move(s));
+  }
+
+  /// Columns with indices of their own, in tables of blocks: where these are not much larger than
+  /// there are updates, and most multiprocessors have a block.
+  static void by_lines(const ScatterForm& form, const Target& target, std::vector<Schedule>& out) {
+    constexpr std::int64_t kSparse = 4, kRounds = 2;
+    const std::int64_t updates = about(form.update_count), columns = about(form.column_count);
+    for (const int threads : {256, 128, 512}) {
+      const LineShape shape{threads, threads / kWarp, 4};
+      if (refused_lines(form, shape, target).empty() && updates >= kRounds * kWarp &&
+          about(form.bins) <= kSparse * updates && 4 * columns >= 3 * target.workers * shape.lines)
+        offer(kLines,
+              {{"threads", threads}, {"columns", shape.lines}, {"together", shape.together}}, out);
+    }
   }
 
   /// Columns with indices of their own, by a thread or a warp for each.

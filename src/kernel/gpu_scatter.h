@@ -159,6 +159,18 @@ std::optional<ListShape> list_shape(const ScatterForm& form, const Region& regio
 KernelProgram scatter_by_lists(const Region& region, const ScatterForm& form,
                                const ListShape& shape);
 
+/// Columns with indices of their own: a block has tables of all elements of `lines` neighbouring
+/// columns in its shared memory, and brings the updates to them as they lie in memory, `together`
+/// for each lane of a warp that has a column.
+struct LineShape {
+  int threads = 256;
+  std::int64_t lines = 8; ///< a multiple of the warps
+  int together = 4;
+};
+std::string refused_lines(const ScatterForm& form, const LineShape& shape, const Target& target);
+KernelProgram scatter_by_lines(const Region& region, const ScatterForm& form,
+                               const LineShape& shape);
+
 /// Floats by integers that stand for them. Maxima: integers in the same order. Sums of f32, so that
 /// they do not depend on their order (after Demmel and Nguyen, "Fast Reproducible Floating-Point
 /// Summation", 2013): the updates of an element are rounded to multiples of one number, which

@@ -1,6 +1,8 @@
 // Scatters of random shapes, axes, dtypes and monoids: counters of each worker or thread, and
 // sorted updates, agree with the reference on both targets and have the same bits for any number of
 // workers.
+#include "egret/functional.h"
+#include "egret/graph.h"
 #include "kernel/scatter_form.h"
 #include "support/cpu_levels.h"
 #include "support/random_graph.h"
@@ -133,6 +135,11 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
     more.push_back(with_scatter_schedule(generator, {{"way", 9},
                                                      {"threads", rng.chance(0.5) ? 64 : 128},
                                                      {"groups", 1 + rng.below(7)},
+                                                     {"together", 1 + rng.below(3)}}));
+    const std::int64_t warps = 1 + rng.below(3);
+    more.push_back(with_scatter_schedule(generator, {{"way", 10},
+                                                     {"threads", 32 * warps},
+                                                     {"columns", warps * (1 + rng.below(3))},
                                                      {"together", 1 + rng.below(3)}}));
     // Several owners of a column's elements, each of which may have several columns.
     more.push_back(with_scatter_schedule(generator, {{"way", 7},
@@ -312,6 +319,30 @@ TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
     EXPECT_EQ(chosen.schedule.generator, "gpu_scatter");
     EXPECT_EQ(chosen.schedule.knob("way", -1), c.way) << to_string(chosen.schedule);
     EXPECT_GE(chosen.program.launch.workers.value(), c.blocks) << to_string(chosen.schedule);
+  }
+}
+
+/// Lines with indices of their own, whichever axis they go along: blocks have tables of a few
+/// neighbouring ones.
+TEST(Scatters, OfAGpuHaveTablesOfNeighbouringLines) {
+  Target target = testing::test_gpu();
+  target.workers = 132;
+  target.block_shared_bytes = 227 << 10;
+  for (const std::int64_t axis : {0, 1}) {
+    egret::Graph cx;
+    scatter_add(cx.tensor({2048, 1024}, DType::F32, "data"), axis,
+                cx.tensor({2048, 1024}, DType::I64, "index"),
+                cx.tensor({2048, 1024}, DType::F32, "updates"))
+        .retrieve();
+    bool found = false;
+    for (const kernel::Region& region : testing::regions_of(ir::parse_graph(cx.text()), target))
+      if (classify(region) == kernel::Form::Scatter) {
+        const kernel::Chosen chosen = kernel::lower_greedily(region, target);
+        EXPECT_EQ(chosen.schedule.knob("way", -1), 10) << to_string(chosen.schedule);
+        EXPECT_GE(chosen.program.launch.workers.value(), 100) << to_string(chosen.schedule);
+        found = true;
+      }
+    EXPECT_TRUE(found);
   }
 }
 
