@@ -196,9 +196,9 @@ std::optional<ListShape> list_shape(const ScatterForm& form, const Region& regio
   shape.threads = threads;
   const std::int64_t columns = about(form.column_count);
   shape.groups = std::clamp<std::int64_t>(columns, 1, 2 * target.workers);
-  shape.together =
-      int(std::clamp<std::int64_t>(kValues / form.update_count.value(), 1,
-                                   std::clamp<std::int64_t>(columns / shape.groups, 1, 16)));
+  shape.together = int(std::clamp<std::int64_t>(
+      kValues / form.update_count.value(), 1,
+      std::clamp<std::int64_t>((columns + shape.groups - 1) / shape.groups, 1, 16)));
   return shape;
 }
 
