@@ -331,8 +331,8 @@ struct SmallTiles {
 };
 SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Target& target) {
   constexpr double kClock = 1.7e9, kSchedulers = 4, kStepSeconds = 0.7e-6;
-  // Of a multiprocessor in a cycle, from the second cache; and the share of the shorter of two, of
-  // loads and of multiplications, that is not hidden behind the other.
+  // Of a multiprocessor in a cycle, from the second cache; and the share of what takes less time
+  // than the longest, of loads and of multiplications, that is not hidden behind it.
   constexpr double kCacheBytes = 24, kNotHidden = 0.35;
   const bool deep = f.right.order != Side::Order::Panel;
   const double depth = double(usual_size(f.depth.extent)), slices = double(f.columns.slices);
@@ -356,11 +356,15 @@ SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Tar
       const double waves = std::ceil(warps / (kSchedulers * target.workers));
       // Each group of rows reads the whole matrix.
       const double bytes = double(ceil_quotient(usual_size(f.rows.extent), rows)) * matrix_bytes;
+      // Of the first cache, each access of 16 bytes by all lanes takes four cycles.
       const double multiplied = waves * (steps * of_step + of_end),
-                   loaded = bytes / (kCacheBytes * target.workers);
+                   loaded = bytes / (kCacheBytes * target.workers),
+                   accessed = std::ceil(warps / target.workers) * steps *
+                              (double(rows) * (deep ? 4 : 1) + slices * 4),
+                   longest = std::max({multiplied, loaded, accessed});
       const double seconds =
           kStepSeconds * (1 + (steps - 1) / 4) +
-          (std::max(multiplied, loaded) + kNotHidden * std::min(multiplied, loaded)) / kClock;
+          (longest + kNotHidden * (multiplied + loaded + accessed - longest)) / kClock;
       if (seconds < 0.95 * best.seconds)
         best = {rows, warps_k, seconds};
     }
