@@ -32,6 +32,8 @@ constexpr std::size_t kMany = 4;
 /// Parts of a batch that have codes of their own, compiled as one kernel; and forms of a larger
 /// one.
 constexpr std::size_t kMostParts = 16, kMostForms = 16;
+/// Terms of a sum that a block adds up about as fast as several would.
+constexpr double kMostTermsOfBlock = 1 << 16;
 /// Operands and outputs of a launch: at the most, and dims and scalars that they leave space for.
 constexpr std::size_t kMostArguments = 8192, kOtherArguments = 64;
 /// Values between kernels that a batch reads or makes wait for it, or for their readers. They
@@ -300,12 +302,22 @@ private:
            batch.waiting_bytes + waiting_bytes(built) <= target_.l2_bytes / kWaitingShare;
   }
 
-  /// Whether it may be of many that have one code: of reductions the code depends on the sizes (how
-  /// many blocks share a row), and sizes that are known only when it runs are in no table.
-  static bool shares_code(const BuiltRegion& built) {
-    return built.kind == GroupKind::Map &&
-           std::ranges::all_of(built.region.axes,
-                               [](const kernel::Axis& a) { return a.extent.is_constant(); });
+  /// Whether it may be of many that have one code. Sizes that are known only when it runs are in no
+  /// table. Of reductions the code depends on the sizes (how many threads share a row): on a GPU a
+  /// block takes each row of those that are no longer than is good for one.
+  bool shares_code(const BuiltRegion& built) const {
+    if (!std::ranges::all_of(built.region.axes,
+                             [](const kernel::Axis& a) { return a.extent.is_constant(); }))
+      return false;
+    if (built.kind == GroupKind::Map)
+      return true;
+    return target_.is_gpu() &&
+           std::ranges::all_of(built.region.stages, [&](const kernel::Stage& stage) {
+             double terms = 1;
+             for (const int a : stage.over)
+               terms *= static_cast<double>(built.region.axes[std::size_t(a)].extent.value());
+             return terms <= kMostTermsOfBlock;
+           });
   }
 
   void add(Batch& batch, std::size_t i) {
@@ -364,19 +376,31 @@ private:
 
   void unite() {
     for (const Batch& batch : batches_) {
-      if (batch.members.size() < 2)
+      if (unite(batch) || batch.members.size() <= kMostParts)
         continue;
-      auto whole = united(batch);
-      if (!whole)
-        continue;
-      kernel::verify(whole->region);
-      const kernel::Chosen chosen = kernel::lower_greedily(whole->region, target_);
-      if (chosen.schedule.generator != kernel::batch_generator().name())
-        continue;
-      for (std::size_t i : batch.members)
-        joined_[i] = batch.members.front();
-      regions_[batch.members.front()] = std::move(*whole);
+      for (std::size_t i = 0; i < batch.members.size(); i += kMostParts) { // codes of their own
+        Batch some;
+        for (std::size_t m = i; m < std::min(i + kMostParts, batch.members.size()); ++m)
+          add(some, batch.members[m]);
+        unite(some);
+      }
     }
+  }
+
+  bool unite(const Batch& batch) {
+    if (batch.members.size() < 2)
+      return false;
+    auto whole = united(batch);
+    if (!whole)
+      return false;
+    kernel::verify(whole->region);
+    const kernel::Chosen chosen = kernel::lower_greedily(whole->region, target_);
+    if (chosen.schedule.generator != kernel::batch_generator().name())
+      return false;
+    for (std::size_t i : batch.members)
+      joined_[i] = batch.members.front();
+    regions_[batch.members.front()] = std::move(*whole);
+    return true;
   }
 
   /// Leaves one region for each number in `joined_`, in an order that respects reads.

@@ -5,6 +5,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <set>
 
 namespace egret::compiler {
 
@@ -20,17 +21,36 @@ double extent_of(const Group& g, bool reduced) {
   return elements_of(dims);
 }
 
+/// Arrays that a group reads along the axes that it reduces: at the least one.
+double arrays_along_rows(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+                         const Group& g) {
+  std::set<NodeId> arrays, made;
+  for (const Member& m : g.members)
+    made.insert(m.node);
+  for (const Member& m : g.members) {
+    const bool along = std::any_of(m.frame.begin(), m.frame.end(),
+                                   [&](int a) { return a >= 0 && g.reduced[std::size_t(a)]; });
+    for (const Read& read : reads[m.node])
+      if (along && !made.contains(read.base) && elements_of(facts.graph()[read.base].shape) > 1)
+        arrays.insert(read.base);
+  }
+  return std::max<double>(1, static_cast<double>(arrays.size()));
+}
+
 /// A reduction kernel may also store values of every point it visits only if it goes row by row
-/// (the reduced axes innermost, and enough rows, or rows short enough, to keep every worker busy)
-/// or, where the target's kernels do, column by column: these share columns of known number and
-/// depth among workers.
-bool may_store_points(const Group& g, bool by_columns) {
+/// (the reduced axes innermost, and enough rows, or rows of few enough elements of all arrays, to
+/// keep every worker busy) or, where the target's kernels do, column by column: these share columns
+/// of known number and depth among workers.
+bool may_store_points(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+                      const Group& g, bool by_columns) {
+  constexpr double kEnoughRows = 64, kShortRow = 65536;
   if (g.axes.empty())
     return false;
   if (!g.reduced.back())
     return by_columns && std::all_of(g.axes.begin(), g.axes.end(),
                                      [](const Expr& extent) { return extent.is_constant(); });
-  return extent_of(g, false) >= 64 || extent_of(g, true) <= 65536;
+  return extent_of(g, false) >= kEnoughRows ||
+         extent_of(g, true) * arrays_along_rows(facts, reads, g) <= kShortRow;
 }
 
 /// Correspondence of the consumer's axes to the producer's.
@@ -142,12 +162,14 @@ Group reordered(const Group& g, const std::vector<int>& order) {
 }
 
 /// Why the joined group is no form that a kernel can have; empty when it is.
-std::string objection(const GraphFacts& facts, const Group& g, bool by_columns) {
+std::string objection(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+                      const Group& g, bool by_columns) {
   if (g.members.size() > 64)
     return "the kernel would store more than 64 values";
   if (g.flops > kLargestKernel)
     return "the kernel's code would be too large";
   std::size_t parallel = std::count(g.reduced.begin(), g.reduced.end(), false);
+  const bool points = g.kind != GroupKind::Reduce || may_store_points(facts, reads, g, by_columns);
   for (const Member& m : g.members) {
     std::vector<bool> has(g.axes.size(), false);
     for (int a : m.frame)
@@ -166,7 +188,7 @@ std::string objection(const GraphFacts& facts, const Group& g, bool by_columns) 
         if (a >= 0 && g.reduced[a])
           return "one of the two sums over axes that the other keeps";
     }
-    if (g.kind == GroupKind::Reduce && k != 0 && !reduces && !may_store_points(g, by_columns))
+    if (g.kind == GroupKind::Reduce && k != 0 && !reduces && !points)
       return "the reduction does not go row by row";
   }
   return {};
@@ -270,7 +292,7 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
     for (std::size_t i = 0; i < consumer.axes.size(); ++i)
       if (producer.reduced[to[i]])
         return no("its loops run over the summed axis");
-  if (std::string why = objection(facts, g, by_columns); !why.empty())
+  if (std::string why = objection(facts, reads, g, by_columns); !why.empty())
     return no(why);
   return {true, std::move(g), {}};
 }

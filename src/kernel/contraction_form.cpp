@@ -332,6 +332,54 @@ bool widens_integers(DType from, DType to) {
          (is_signed(to) || !is_signed(from));
 }
 
+/// Whether a body's value is a load of memory as it is, but for holes that are zero.
+bool is_padded_load(const Region& region, const Stage& stage, const BodyValue& v) {
+  if (v.kind != BodyValue::Kind::Load)
+    return false;
+  const Load& load = stage.loads[v.load];
+  return load.source == Source::Operand && region.operands[load.number].role == Role::Tensor &&
+         load.indirect.empty() &&
+         std::all_of(load.map.holes.begin(), load.map.holes.end(),
+                     [](const Hole& hole) { return hole.fill.bits == 0; });
+}
+
+/// Adds the loads between which an index chooses, one beginning where another one ends. False: a
+/// value is something else.
+bool add_pieces(const Region& region, const Stage& stage, int value,
+                const std::vector<Guard>& where, std::vector<FactorPiece>& pieces) {
+  constexpr std::size_t kMost = 64;
+  constexpr std::int64_t kFar = INT64_MAX / 4;
+  const BodyValue& v = stage.body[value];
+  if (is_padded_load(region, stage, v)) {
+    pieces.push_back({v.load, where});
+    return pieces.size() <= kMost;
+  }
+  if (v.kind != BodyValue::Kind::Apply || v.op != Op::Select)
+    return false;
+  const BodyValue& test = stage.body[v.args[0]];
+  if (test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
+    return false;
+  const BodyValue &index = stage.body[test.args[0]], &bound = stage.body[test.args[1]];
+  if (index.kind != BodyValue::Kind::Index || bound.kind != BodyValue::Kind::Constant ||
+      index.dtype != DType::I64)
+    return false;
+  const Expr end(bound.constant.as_int());
+  for (const bool below : {true, false}) {
+    std::vector<Guard> inside = where;
+    const auto same = std::find_if(inside.begin(), inside.end(),
+                                   [&](const Guard& g) { return g.value == index.index; });
+    if (same == inside.end())
+      inside.push_back(below ? Guard{index.index, Expr(-kFar), end}
+                             : Guard{index.index, end, Expr(kFar)});
+    else
+      *same = below ? Guard{same->value, same->lo, min(same->hi, end)}
+                    : Guard{same->value, max(same->lo, end), same->hi};
+    if (!add_pieces(region, stage, v.args[below ? 1 : 2], inside, pieces))
+      return false;
+  }
+  return true;
+}
+
 Factor factor_behind(const Region& region, const ContractionForm& form, const Side& side,
                      bool (*loses_nothing)(DType, DType)) {
   const Stage& stage = region.stages[form.stage];
@@ -342,14 +390,10 @@ Factor factor_behind(const Region& region, const ContractionForm& form, const Si
   Factor f;
   f.value = at;
   f.dtype = stage.body[at].dtype;
-  if (stage.body[at].kind == BodyValue::Kind::Load) {
-    const Load& load = stage.loads[stage.body[at].load];
-    const bool zeros = std::all_of(load.map.holes.begin(), load.map.holes.end(),
-                                   [](const Hole& hole) { return hole.fill.bits == 0; });
-    f.is_padded_load =
-        region.operands[load.number].role == Role::Tensor && zeros && load.indirect.empty();
-    f.is_load = f.is_padded_load && load.map.is_total();
-  }
+  f.is_padded_load = is_padded_load(region, stage, stage.body[at]);
+  f.is_load = f.is_padded_load && stage.loads[stage.body[at].load].map.is_total();
+  if (!add_pieces(region, stage, at, {}, f.pieces))
+    f.pieces.clear();
   return f;
 }
 

@@ -62,6 +62,13 @@ struct ContractionForm {
   double epilogue_flops = 0;      ///< of one element, in additions
 };
 
+/// A load of a tensor without indirection, whose holes are filled with zeros, and where a factor is
+/// that load: of a concatenation, in the box of one tensor. Guards are over the stage's variables.
+struct FactorPiece {
+  int load = -1;
+  std::vector<Guard> where;
+};
+
 /// One factor as it comes from memory, before it is widened to the accumulator's type.
 struct Factor {
   int value = -1; ///< of the reducing stage's body
@@ -70,6 +77,9 @@ struct Factor {
   bool is_load = false;
   /// The same, but there may be holes that are filled with zeros.
   bool is_padded_load = false;
+  /// The factor is one of these at each point, chosen by indices alone; empty: it is something
+  /// else. Of a padded load, one that is everywhere.
+  std::vector<FactorPiece> pieces;
 };
 /// The factor of a side without conversions that lose nothing.
 Factor factor_of(const Region& region, const ContractionForm& form, const Side& side);

@@ -88,6 +88,15 @@ std::vector<Guard> conditions_at(const Region& region, const Stage& stage, const
   return conditions;
 }
 
+std::vector<Guard> guards_at(const Stage& stage, const std::vector<Guard>& guards,
+                             const Point& point) {
+  std::vector<Guard> there;
+  for (const Guard& g : guards)
+    there.push_back({at_point(g.value, stage, point, {}), at_point(g.lo, stage, point, {}),
+                     at_point(g.hi, stage, point, {})});
+  return there;
+}
+
 DType compute_dtype(DType dtype) {
   return is_low(dtype) ? DType::F32 : dtype;
 }

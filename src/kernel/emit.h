@@ -37,6 +37,10 @@ std::optional<Expr> element_at(const Region& region, const Stage& stage, const L
 std::vector<Guard> conditions_at(const Region& region, const Stage& stage, const Load& load,
                                  const Point& point);
 
+/// Guards over the stage's variables, at the point.
+std::vector<Guard> guards_at(const Stage& stage, const std::vector<Guard>& guards,
+                             const Point& point);
+
 class Emitter {
 public:
   /// Declares the region's operands and outputs as the program's arguments. Keeps references to

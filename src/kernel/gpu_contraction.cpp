@@ -54,10 +54,11 @@ public:
       const Expr tile = floordiv(number, t_.split), share = floormod(number, t_.split);
       const GpuTile at = order.at(r_, tile);
       main_loop(at, share);
+      sums_->join();
       if (t_.split > 1)
         combine(at, tile, share);
       else
-        sums_->deliver(at);
+        deliver(at);
       b_.barrier(); // the ring is still being read
     });
     return b_.finish(launch);
@@ -123,16 +124,24 @@ private:
     b_.wait_copies(0);
   }
 
-  /// Shares of one tile's depth meet in memory: the block that comes last adds them up in order.
+  void deliver(const GpuTile& at) {
+    b_.when(sums_->has_sums(), [&] { sums_->deliver(at); });
+  }
+
+  /// Shares of one tile's depth meet in memory: the block that comes last adds them up in order,
+  /// each set of its warps every so many-th of them.
   void combine(const GpuTile& at, const Expr& tile, const Expr& share) {
-    const Expr elements(std::int64_t(t_.bm) * t_.bn);
-    sums_->save(partial_, (tile * Expr(t_.split) + share) * elements);
-    b_.last_arriver(counter_, tile, Expr(t_.split), [&] {
+    const Expr elements(std::int64_t(t_.bm) * t_.bn), split(t_.split), sets(t_.warps_k);
+    b_.when(sums_->has_sums(), [&] { sums_->save(partial_, (tile * split + share) * elements); });
+    b_.last_arriver(counter_, tile, split, [&] {
       sums_->clear();
-      b_.loop(Expr(0), Expr(t_.split), Expr(1), Expr(t_.split), Bind::Serial, [&](const Expr& s) {
-        sums_->restore(partial_, (tile * Expr(t_.split) + s) * elements);
+      b_.loop(Expr(0), split, sets, split + sets, Bind::Serial, [&](const Expr& first) {
+        const Expr next = first + sums_->set();
+        b_.when({{next, Expr(0), split}},
+                [&] { sums_->restore(partial_, (tile * split + next) * elements); });
       });
-      sums_->deliver(at);
+      sums_->join();
+      deliver(at);
     });
   }
 
@@ -149,9 +158,9 @@ private:
 };
 
 constexpr Knob kGpuContractionKnobs[] = {
-    {"bm", 1, 1024},         {"bn", 1, 1024},   {"bk", 1, 1024},  {"stages", 1, 16},
-    {"wm", 1, 32},           {"wn", 1, 32},     {"staged", 0, 1}, {"swap", 0, 1},
-    {"streamk", 0, 1 << 12}, {"pingpong", 1, 4}};
+    {"bm", 1, 1024}, {"bn", 1, 1024},         {"bk", 1, 1024},   {"stages", 1, 16},
+    {"wm", 1, 32},   {"wn", 1, 32},           {"wk", 1, 32},     {"staged", 0, 1},
+    {"swap", 0, 1},  {"streamk", 0, 1 << 12}, {"pingpong", 1, 4}};
 
 class GpuContractionGenerator : public Generator {
 public:

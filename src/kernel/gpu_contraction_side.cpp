@@ -50,14 +50,11 @@ std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int l
   return guards;
 }
 
-int widest_piece(const Region& r, const ContractionForm& form, const Side& side,
-                 const AxisGroup& along) {
-  const Factor factor = factor_of(r, form, side);
-  if (!factor.is_padded_load)
-    return 0;
-  const Stage& stage = r.stages[form.stage];
-  const Load& load = stage.loads[stage.body[factor.value].load];
-  const int axis = along.axes.back();
+namespace {
+/// The same of one of the loads that a factor is made of.
+int widest_of(const Region& r, const Stage& stage, const FactorPiece& piece, DType dtype,
+              int axis) {
+  const Load& load = stage.loads[piece.load];
   const Expr offset = offset_of(r, load);
   Expr variable(0);
   for (std::size_t i = 0; i < stage.axes.size(); ++i)
@@ -66,18 +63,56 @@ int widest_piece(const Region& r, const ContractionForm& form, const Side& side,
   const auto slope = coefficient_of(offset, variable);
   if (!slope || !(*slope == Expr(1)))
     return 1;
-  for (const Hole& hole : load.map.holes)
-    for (const Guard& guard : hole.valid)
-      for (const Expr& e : {guard.value, guard.lo, guard.hi})
-        if (mentions(e, variable))
-          return 1;
   const Expr rest = offset - variable;
-  const int size = int(size_of(factor.dtype));
+  const int size = int(size_of(dtype));
   int lanes = kAccessBytes / size;
-  while (lanes > 1 && (rest.divisor() % lanes != 0 || r.axes[axis].extent.divisor() % lanes != 0 ||
-                       r.operands[load.number].alignment % (lanes * size) != 0))
+  // A copy begins where a hole or another tensor begins, and where it ends.
+  const auto is_split = [&](const Guard& g) {
+    if (mentions(g.lo, variable) || mentions(g.hi, variable))
+      return true;
+    if (!mentions(g.value, variable))
+      return false;
+    const auto steps = coefficient_of(g.value, variable);
+    const auto is_border = [&](const Expr& e) { // else it is behind all indices
+      return e.upper() > INT32_MIN && e.lower() < INT32_MAX;
+    };
+    return !steps || !(*steps == Expr(1)) || (g.value - variable).divisor() % lanes != 0 ||
+           (is_border(g.lo) && g.lo.divisor() % lanes != 0) ||
+           (is_border(g.hi) && g.hi.divisor() % lanes != 0);
+  };
+  const auto splits = [&](const std::vector<Guard>& guards) {
+    return std::any_of(guards.begin(), guards.end(), is_split);
+  };
+  while (lanes > 1 &&
+         (rest.divisor() % lanes != 0 || r.axes[axis].extent.divisor() % lanes != 0 ||
+          r.operands[load.number].alignment % (lanes * size) != 0 || splits(piece.where) ||
+          std::any_of(load.map.holes.begin(), load.map.holes.end(),
+                      [&](const Hole& hole) { return splits(hole.valid); })))
     lanes /= 2;
   return lanes;
+}
+} // namespace
+
+int widest_piece(const Region& r, const ContractionForm& form, const Side& side,
+                 const AxisGroup& along) {
+  const Factor factor = factor_of(r, form, side);
+  if (factor.pieces.empty())
+    return 0;
+  int lanes = kAccessBytes;
+  for (const FactorPiece& piece : factor.pieces)
+    lanes =
+        std::min(lanes, widest_of(r, r.stages[form.stage], piece, factor.dtype, along.axes.back()));
+  return lanes;
+}
+
+int copied_at_once(const Region& region, const ContractionForm& form, const Side& side,
+                   const AxisGroup& group) {
+  const Factor factor = factor_of(region, form, side);
+  if (factor.pieces.empty() || factor.dtype != form.accumulator || size_of(factor.dtype) < 4)
+    return 0;
+  return side.order == Side::Order::Panel && !group.axes.empty()
+             ? widest_piece(region, form, side, group)
+             : 1;
 }
 
 SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
@@ -103,7 +138,7 @@ SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side
 
 /// Elements that one asynchronous copy moves. 0 when the elements are not copies of memory.
 int SharedSide::widest_copy() const {
-  if (!factor_.is_padded_load || factor_.dtype != dtype_)
+  if (factor_.pieces.empty() || factor_.dtype != dtype_)
     return 0;
   if (reads_depth_ != along_depth_ || side_.order == Side::Order::Neither)
     return 1;
@@ -148,15 +183,27 @@ void SharedSide::copy(const Point& batch, const Expr& first, const Expr& first_d
     put(fetch(batch, first, first_depth), stage);
     return;
   }
-  const Region& r = e_.region();
-  const Stage& reducing = r.stages[f_.stage];
-  const Load& load = reducing.loads[reducing.body[factor_.value].load];
+  std::vector<Point> points;
   for (int i = 0; i < chunks_of_thread(); ++i) {
     const Chunk c = chunk(i);
+    points.push_back(batch);
+    put_index(points.back(), e_.region(), group_, first + c.p);
+    put_index(points.back(), e_.region(), f_.depth, first_depth + c.k);
+  }
+  for (const FactorPiece& piece : factor_.pieces)
+    copy_piece(piece, points, first, first_depth, stage);
+}
+
+/// Those copies of this thread, at `points`, that come from one tensor.
+void SharedSide::copy_piece(const FactorPiece& piece, const std::vector<Point>& points,
+                            const Expr& first, const Expr& first_depth, const Expr& stage) {
+  const Region& r = e_.region();
+  const Stage& reducing = r.stages[f_.stage];
+  const Load& load = reducing.loads[piece.load];
+  const auto copy_one = [&](int i) {
+    const Chunk c = chunk(i);
+    const Point& p = points[std::size_t(i)];
     b_.when(c.exists, [&] {
-      Point p = batch;
-      put_index(p, r, group_, first + c.p);
-      put_index(p, r, f_.depth, first_depth + c.k);
       std::vector<Guard> mask{group_.inside(first + c.p),
                               {first_depth + c.k, Expr(0), f_.depth.extent}};
       const std::vector<Guard> holes = conditions_at(r, reducing, load, p);
@@ -165,6 +212,22 @@ void SharedSide::copy(const Point& batch, const Expr& first, const Expr& first_d
       ensure(element.has_value(), "region {}: an element to copy depends on data", r.name);
       b_.copy_async(buffer_, at(stage, c.p, c.k), e_.operand_buffer(load.number), *element, chunk_,
                     std::move(mask));
+    });
+  };
+  // Chunks of a thread that are at one place of a concatenation share its conditions.
+  const auto same = [](const std::vector<Guard>& a, const std::vector<Guard>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Guard& x, const Guard& y) {
+      return x.value == y.value && x.lo == y.lo && x.hi == y.hi;
+    });
+  };
+  for (std::size_t i = 0, end = 0; i < points.size(); i = end) {
+    const std::vector<Guard> where = guards_at(reducing, piece.where, points[i]);
+    for (end = i + 1; end < points.size(); ++end)
+      if (!same(where, guards_at(reducing, piece.where, points[end])))
+        break;
+    b_.when(where, [&] {
+      for (std::size_t at = i; at < end; ++at)
+        copy_one(int(at));
     });
   }
 }

@@ -20,13 +20,19 @@ void put_lanes(Point& point, const Region& region, const AxisGroup& group, const
 std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int lanes);
 
 /// Elements that one asynchronous copy of at most 16 bytes can move along the innermost axis of the
-/// group: neighbours at aligned addresses, which are in memory or in a hole as a whole. 1 where
-/// they are no neighbours, 0 where the side is no copy of memory.
+/// group: neighbours at aligned addresses, which are in memory or in a hole as a whole, and in one
+/// tensor of a concatenation. 1 where they are no neighbours, 0 where the side is no copy of memory.
 int widest_piece(const Region& region, const ContractionForm& form, const Side& side,
                  const AxisGroup& along);
 
+/// Elements of a side that one such copy moves where they lie along the panel in shared memory, in
+/// the accumulator's type, as fused multiply-adds read them.
+int copied_at_once(const Region& region, const ContractionForm& form, const Side& side,
+                   const AxisGroup& group);
+
 /// A ring of tiles of `panel` rows (or columns) by `depth` steps. Elements go there by asynchronous
-/// copies, or through registers when they must be computed, converted or gathered first.
+/// copies, from one of several tensors where these are concatenated, or through registers when they
+/// must be computed, converted or gathered first.
 class SharedSide {
 public:
   /// `along_depth`: which neighbours are neighbours in shared memory. `dtype`: of the elements
@@ -58,6 +64,8 @@ private:
   Chunk chunk(int i) const;
   int chunks_of_thread() const;
   int widest_copy() const;
+  void copy_piece(const FactorPiece& piece, const std::vector<Point>& points, const Expr& first,
+                  const Expr& first_depth, const Expr& stage);
   ValueId value_at(const Point& batch, const Expr& first, const Expr& first_depth, const Chunk& c);
 
   Emitter& e_;

@@ -1,11 +1,14 @@
 #include "kernel/gpu_contraction_tiles.h"
 
 #include "kernel/emit.h"
+#include "kernel/gpu_contraction_side.h"
+#include "kernel/gpu_fma_time.h"
 #include "kernel/gpu_wgmma_side.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -76,11 +79,6 @@ struct Offer {
   int elements() const { return bm * bn * turns; }
 };
 
-constexpr Offer kFmaOffers[] = {
-    {128, 128, 16, 3, 4, 2, 1.0}, {128, 64, 16, 3, 4, 1, 1.1},  {64, 128, 16, 3, 2, 2, 1.1},
-    {64, 64, 16, 3, 2, 2, 1.25},  {32, 64, 16, 4, 1, 2, 1.5},   {32, 32, 32, 4, 1, 1, 1.9},
-    {16, 64, 32, 4, 1, 2, 2.2},   {128, 128, 8, 4, 4, 2, 1.02},
-};
 constexpr Offer kWgmmaOffers[] = {
     {128, 256, 64, 4, 2, 1, 1.0},      {256, 128, 64, 4, 2, 1, 1.0},
     {128, 192, 64, 5, 2, 1, 1.05},     {128, 128, 64, 6, 2, 1, 1.12},
@@ -161,8 +159,9 @@ bool is_one_wave(const GpuProblem& p, const Offer& o) {
   return ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch <= p.cores;
 }
 
-/// Shares of the depth that are clearly faster than fewer ones. They need not be a power of two
-/// where all blocks add them up; elsewhere one block adds up those of a tile, and few are better.
+/// Shares of the depth that are clearly faster than fewer ones, of products by matrix units. They
+/// need not be a power of two where all blocks add them up; elsewhere one block adds up those of a
+/// tile, and few are better.
 std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
   constexpr std::int64_t kMostOfOneBlock = 128;
   const bool any = unit == GpuUnit::Wgmma;
@@ -177,6 +176,17 @@ std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
       best = split;
   }
   return best;
+}
+
+FmaProblem fma_problem(const Region& region, const ContractionForm& form, const GpuProblem& p) {
+  const auto known = [](const AxisGroup& group) { return group.extent.is_constant(); };
+  return {.rows = p.rows,
+          .columns = p.columns,
+          .depth = p.depth,
+          .batch = p.batch,
+          .left_copy = copied_at_once(region, form, form.left, form.rows),
+          .right_copy = copied_at_once(region, form, form.right, form.columns),
+          .has_shares = known(form.batch) && known(form.rows) && known(form.columns)};
 }
 
 /// Tiles in which each warp has columns of all slices.
@@ -203,18 +213,34 @@ std::vector<Offer> offers_of_slices(const ContractionForm& form, GpuUnit unit) {
   return offers;
 }
 
-Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
+Schedule schedule_of(const GpuProblem& p, const GpuTiles& t) {
   Schedule s;
   s.generator = "gpu_contraction";
+  s.knobs = {{"bm", t.bm},         {"bn", t.bn},      {"bk", t.bk},
+             {"stages", t.stages}, {"wm", t.warps_m}, {"wn", t.warps_n}};
+  if (t.warps_k > 1)
+    s.knobs["wk"] = t.warps_k;
+  s.split_reduce = t.split;
+  s.order_group = std::min<std::int64_t>(8, ceil_quotient(p.rows, t.bm));
+  return s;
+}
+
+GpuTiles tiles_of(const Offer& o, GpuUnit unit, std::int64_t split) {
+  GpuTiles t;
+  t.unit = unit;
+  t.bm = o.bm;
+  t.bn = o.bn;
+  t.bk = o.bk;
+  t.stages = o.stages;
+  t.warps_m = o.warps_m;
+  t.warps_n = o.warps_n;
+  t.split = split;
+  return t;
+}
+
+Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
+  Schedule s = schedule_of(p, tiles_of(o, unit, split));
   auto& k = s.knobs;
-  k["bm"] = o.bm;
-  k["bn"] = o.bn;
-  k["bk"] = o.bk;
-  k["stages"] = o.stages;
-  k["wm"] = o.warps_m;
-  k["wn"] = o.warps_n;
-  s.split_reduce = split;
-  s.order_group = std::min<std::int64_t>(8, ceil_quotient(p.rows, o.bm));
   if (unit == GpuUnit::Mma)
     s.mma = "m16n8k16";
   if (unit == GpuUnit::Wgmma) {
@@ -224,8 +250,7 @@ Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int
     if (o.turns > 1)
       k["pingpong"] = o.turns;
   }
-  if (unit != GpuUnit::Fma)
-    k["staged"] = 1;
+  k["staged"] = 1;
   return s;
 }
 
@@ -248,6 +273,7 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   t.stages = knob("stages", 2, 16);
   t.warps_m = knob("wm", 2, 32);
   t.warps_n = knob("wn", 2, 32);
+  t.warps_k = knob("wk", 1, 32);
   t.group = std::max<std::int64_t>(schedule.order_group, 1);
   t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, kMostShares);
   t.shares = schedule.knob("streamk", 0);
@@ -271,6 +297,8 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
     t.unit = GpuUnit::Fma;
     if (t.bm % (4 * t.warps_m) != 0 || t.bn % (32 * t.warps_n) != 0)
       found.reason = "a warp's part is no multiple of 4 by 32";
+    else if (!std::has_single_bit(unsigned(t.warps_k)) || t.bk % t.warps_k != 0)
+      found.reason = "warps that share a piece's depth are a power of two that divides it";
   } else if (schedule.mma == "m16n8k16") {
     t.unit = GpuUnit::Mma;
     if (t.bm % (16 * t.warps_m) != 0 || t.bn % (16 * t.warps_n) != 0 || t.bk % 16 != 0)
@@ -300,6 +328,8 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
     found.reason = "streamk is of wgmma alone";
   if (t.turns > 1 && t.unit != GpuUnit::Wgmma)
     found.reason = "pingpong is of wgmma alone";
+  if (t.warps_k > 1 && t.unit != GpuUnit::Fma)
+    found.reason = "wk is of fused multiply-adds alone";
   if (t.stages < 2)
     found.reason = "less than two pieces of shared memory";
   if (t.threads() > 1024)
@@ -307,7 +337,8 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   const std::int64_t staging = t.staged ? t.threads() / 32 * kStagingBytes : 0;
   const std::int64_t ring = t.unit == GpuUnit::Wgmma ? std::int64_t(t.bm + t.bn) * t.bk * 2 + 16
                                                      : (t.bm + t.bn + 16) * (t.bk + 8) * bytes;
-  if (t.stages * ring + staging + 1024 > shared)
+  const std::int64_t joined = std::int64_t(t.warps_k / 2) * t.bm * t.bn * bytes;
+  if (t.stages * ring + staging + joined + 1024 > shared)
     found.reason = "more shared memory than a block can have";
   return found;
 }
@@ -421,9 +452,16 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
     if (form.columns.slices > 1)
       add(offers_of_slices(form, GpuUnit::Mma), GpuUnit::Mma, queued ? 1.4 : 1.0);
   }
-  add(kFmaOffers, GpuUnit::Fma, 12.0);
+  constexpr double kCycle = 128 * 12; // in products of a matrix unit
+  const FmaProblem by_threads = fma_problem(region, form, p);
   if (form.columns.slices > 1)
-    add(offers_of_slices(form, GpuUnit::Fma), GpuUnit::Fma, 12.0);
+    for (const Offer& o : offers_of_slices(form, GpuUnit::Fma)) {
+      const FmaChoice c = with_best_split(by_threads, tiles_of(o, GpuUnit::Fma, 1), target);
+      choices.push_back({schedule_of(p, c.tiles), kCycle * c.cycles});
+    }
+  else
+    for (const FmaChoice& c : fma_choices(by_threads, target))
+      choices.push_back({schedule_of(p, c.tiles), kCycle * c.cycles});
   std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return a.time - a.hidden < b.time - b.hidden;
   });
@@ -433,17 +471,16 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
 
 double gpu_contraction_seconds(const Region& region, const ContractionForm& form,
                                const Target& target) {
-  // A product of one core by a matrix unit; a step of the ring, which waits for the copies of the
-  // next one: through registers, or asynchronous.
-  constexpr double kProductSeconds = 3.8e-13, kStepSeconds = 4e-7, kAsyncStepSeconds = 1.5e-7;
+  // A product of one core by a matrix unit; a step of its ring, which waits for the copies of the
+  // next one.
+  constexpr double kProductSeconds = 3.8e-13, kStepSeconds = 1.5e-7;
   for (const Choice& c : choices_of(region, form, target)) {
     const FoundTiles found = gpu_tiles_of(c.schedule, region, form, target);
     if (!found.reason.empty())
       continue;
     const GpuTiles& t = found.tiles;
     const auto steps = double(ceil_quotient(usual_size(form.depth.extent), t.bk * t.split));
-    return c.time * kProductSeconds +
-           steps * (t.unit == GpuUnit::Fma ? kStepSeconds : kAsyncStepSeconds);
+    return c.time * kProductSeconds + (t.unit == GpuUnit::Fma ? 0 : steps * kStepSeconds);
   }
   return std::numeric_limits<double>::infinity();
 }

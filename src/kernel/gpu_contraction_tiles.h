@@ -25,6 +25,7 @@ struct GpuTiles {
   int bm = 64, bn = 64, bk = 16;
   int stages = 2;
   int warps_m = 2, warps_n = 2;
+  int warps_k = 1; ///< sets of such warps that share the depth of each piece of the ring
   std::int64_t group = 1; ///< tiles along the rows that are walked before the columns move on
   std::int64_t split = 1; ///< blocks that share the depth of one tile
   /// Stream-K: the tiles of the last wave of so many blocks are cut along the depth into as many
@@ -36,8 +37,9 @@ struct GpuTiles {
   /// one multiplies while the other makes and stores the results of the tile before.
   int turns = 1;
   int consumer_threads() const {
-    return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m * turns;
+    return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m * warps_k * turns;
   }
+  int sum_threads() const { return consumer_threads() / warps_k; } ///< that have all of a tile
   int copy_threads() const { return kCopyThreads * producers; }
   int threads() const { return copy_threads() + consumer_threads(); }
 };

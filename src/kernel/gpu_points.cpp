@@ -1,6 +1,8 @@
 // Reductions of few terms on a GPU (windows, sums over short axes): a thread makes whole results,
 // adding up its terms in registers one after the other, and neighbouring threads make neighbouring
-// results, as in a map. What passes read more than once stays in registers.
+// results, as in a map. What passes read more than once stays in registers. Where what a thread
+// stores at its terms lies side by side in memory, and its neighbours' apart, a warp exchanges it
+// through shared memory.
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/contraction_form.h"
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -27,6 +30,8 @@ namespace {
 constexpr std::int64_t kMostTermsOfPoint = 64, kFewTermsOfPoint = 16, kWrittenTerms = 32;
 /// Threads of a multiprocessor that hide how long many terms take.
 constexpr std::int64_t kThreadsForTerms = 128;
+/// Terms that lie side by side from which on a warp exchanges what it stores at them.
+constexpr std::int64_t kTermsOfTurn = 4;
 /// Rows, columns and terms of a product from which tiles of it are better: with fewer terms, what
 /// it writes takes the time.
 constexpr std::int64_t kSidesOfTiles = 4, kTermsOfTiles = 4;
@@ -77,6 +82,14 @@ struct PointFacts {
     };
     order = passes.parallel;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return apart(a) > apart(b); });
+  }
+
+  /// Whether what an output has of one result's terms lies side by side, and that of neighbouring
+  /// results apart.
+  bool is_turned(const Region& region, int output) const {
+    const Output& out = region.outputs[std::size_t(output)];
+    return passes.reduced.size() == 1 && terms >= kTermsOfTurn &&
+           stride_of(region, out, passes.reduced[0]) == 1 && stride_of(region, out, tile) != 1;
   }
 
   /// Bytes of a point that lie beside those of the next along an axis, of what is streamed; nothing
@@ -170,8 +183,15 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
         count([&](int axis) { return stride_of(region, stage, load, axis); },
               region.operands[std::size_t(load.number)].dtype, f.terms,
               is_cached(region, f, stage, load));
-  for (const Output& out : region.outputs)
-    count([&](int axis) { return stride_of(region, out, axis); }, out.dtype, 1, false);
+  for (std::size_t o = 0; o < region.outputs.size(); ++o) {
+    const Output& out = region.outputs[o];
+    const std::vector<int> axes = result_axes(region.stages[std::size_t(out.stage)]);
+    const bool at_terms = std::any_of(f.passes.reduced.begin(), f.passes.reduced.end(),
+                                      [&](int a) { return contains(axes, a); });
+    if (!at_terms || !f.is_turned(region, int(o)))
+      count([&](int axis) { return stride_of(region, out, axis); }, out.dtype,
+            at_terms ? f.terms : 1, false);
+  }
   return touched <= kMostLines * least;
 }
 
@@ -257,43 +277,43 @@ public:
     launch.workers = Expr(1);
     if (is_empty(r_, p_.parallel))
       return b_.finish(launch);
-    std::vector<Expr> extents;
-    Expr count(1);
     for (int a : f_.order) {
       const Expr& extent = r_.axes[a].extent;
-      extents.push_back(a == f_.tile ? ceildiv(extent, Expr(lanes_)) : extent);
-      count = count * extents.back();
+      extents_.push_back(a == f_.tile ? ceildiv(extent, Expr(lanes_)) : extent);
+      count_ = count_ * extents_.back();
     }
     const std::int64_t tile = std::int64_t(threads_) * copies_;
-    const Expr blocks = ceildiv(count, Expr(tile));
+    const Expr blocks = ceildiv(count_, Expr(tile));
     launch.workers = max(Expr(1), blocks);
     b_.grid_loop(blocks, [&](const Expr& block) {
       const auto at = [&](bool whole) {
+        whole_ = whole;
+        firsts_.clear();
         std::vector<Point> points;
-        for (int c = 0; c < copies_; ++c)
-          points.push_back(point_at(block * Expr(tile) + Expr(std::int64_t(c) * threads_) + t_,
-                                    extents, count, whole));
+        for (int c = 0; c < copies_; ++c) {
+          firsts_.push_back(block * Expr(tile) + Expr(std::int64_t(c) * threads_));
+          points.push_back(point_at(firsts_.back() + t_));
+        }
         results(points);
       };
       // Whole tiles without tests, so that their loads stand together.
       const Expr end = (block + Expr(1)) * Expr(tile);
-      b_.when({{end, Expr(0), count + Expr(1)}}, [&] { at(true); });
-      b_.when({{count, Expr(0), end}}, [&] { at(false); });
+      b_.when({{end, Expr(0), count_ + Expr(1)}}, [&] { at(true); });
+      b_.when({{count_, Expr(0), end}}, [&] { at(false); });
     });
     return b_.finish(launch);
   }
 
 private:
-  Point point_at(const Expr& flat, std::span<const Expr> extents, const Expr& count,
-                 bool whole) const {
-    const std::vector<Expr> at = unflatten(flat, extents);
+  Point point_at(const Expr& flat) const {
+    const std::vector<Expr> at = unflatten(flat, extents_);
     Point p;
     p.at.resize(r_.axes.size());
     for (std::size_t i = 0; i < at.size(); ++i)
       p.at[f_.order[i]] = at[i];
     p.lanes = lanes_;
-    if (!whole)
-      p.mask.push_back({flat, Expr(0), count});
+    if (!whole_)
+      p.mask.push_back({flat, Expr(0), count_});
     Expr& along = p.at[f_.tile];
     along = along * Expr(lanes_) + (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
     p.mask.push_back({along, Expr(0), r_.axes[f_.tile].extent});
@@ -361,6 +381,7 @@ private:
       Value value;
     };
     std::vector<Pending> stores;
+    std::map<std::pair<int, std::size_t>, std::vector<Value>> turned; // by output and point
     PassStates sums = states_of(pass);
     for (std::size_t i = 0; i < points.size(); ++i) {
       Running states = running[i].read();
@@ -372,13 +393,54 @@ private:
           q.at[p_.reduced[a]] = at[a];
         const PassStates::Spot spot{&q, place, {}};
         sums.add(states, std::span(&spot, 1), false);
-        for (int o : p_.outputs[pass])
-          stores.push_back({o, q, e_.result(r_.outputs[o].stage, r_.outputs[o].component, q)});
+        for (int o : p_.outputs[pass]) {
+          const Value value = e_.result(r_.outputs[o].stage, r_.outputs[o].component, q);
+          if (lanes_ == 1 && f_.is_turned(r_, o))
+            turned[{o, i}].push_back(value);
+          else
+            stores.push_back({o, q, value});
+        }
       }
       running[i].write(states);
     }
     for (const Pending& s : stores)
       e_.store(s.output, s.point, s.value, schedule_.store_policy);
+    for (const auto& [of, values] : turned)
+      turn(of.first, firsts_[of.second], first, values);
+  }
+
+  /// Stores what each thread has of one output at some terms of one result: a warp puts it into
+  /// shared memory, and its lanes beside each other store neighbouring terms.
+  void turn(int output, const Expr& first_result, const Expr& first,
+            const std::vector<Value>& values) {
+    constexpr int kWarp = 32, kMostLanes = 4;
+    const auto count = std::int64_t(values.size());
+    const DType dtype = r_.outputs[output].dtype;
+    const std::int64_t pitch = together() | 1; // rows in different banks
+    const auto [known, fresh] = turned_.try_emplace(output, -1);
+    if (fresh)
+      known->second = b_.shared(fmt::format("turned{}", output), dtype, threads_ * pitch);
+    const int buffer = known->second;
+    b_.subgroup_barrier(); // the lanes have read those before
+    for (std::int64_t k = 0; k < count; ++k)
+      b_.store(buffer, t_ * Expr(pitch) + Expr(k),
+               e_.narrow(e_.convert(values[std::size_t(k)], dtype)));
+    b_.subgroup_barrier();
+    int lanes = kMostLanes;
+    while (count % lanes != 0)
+      lanes /= 2;
+    const std::int64_t parts = count / lanes;
+    const Expr lane = floormod(t_, kWarp), vector = lanes > 1 ? lane_variable(lanes) : Expr(0);
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const Expr number = lane + Expr(i * kWarp),
+                 thread = t_ - lane + floordiv(number, Expr(parts)),
+                 term = floormod(number, Expr(parts)) * Expr(lanes) + vector;
+      Point q = point_at(first_result + thread);
+      q.lanes = lanes;
+      q.at[p_.reduced[0]] = first + term;
+      const ValueId value = b_.load(buffer, thread * Expr(pitch) + term, lanes);
+      e_.store(output, q, e_.widen(value), schedule_.store_policy);
+    }
   }
 
   const Region& r_;
@@ -392,6 +454,11 @@ private:
   Arithmetic arithmetic_;
   int lanes_ = 1;
   std::vector<Expr> reduced_;
+  std::vector<Expr> extents_; ///< of the results' axes, of vectors where they have lanes
+  Expr count_ = Expr(1);      ///< of results, or of their vectors
+  std::vector<Expr> firsts_;  ///< by point: the number of the block's first one
+  bool whole_ = true;         ///< all of the block's results exist
+  std::map<int, int> turned_; ///< by output: where warps exchange it
 };
 
 constexpr Knob kGpuPointsKnobs[] = {{"threads", 32, 1024, 32}, {"results", 1, 8}};

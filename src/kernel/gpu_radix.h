@@ -85,6 +85,9 @@ public:
   /// The sorted elements up to `count` of them, threads beside each other having neighbours.
   using Take = std::function<void(const Expr& at, const Element&, const std::vector<Guard>& mask)>;
   void take(const Expr& length, const Expr& count, const Take& take);
+  /// The sorted elements in shared memory, until others are sorted.
+  int words() const { return words_; }
+  int positions() const { return positions_; }
 
 private:
   ProgramBuilder& b_;

@@ -426,10 +426,12 @@ enum Way : std::uint8_t {
   kFew,
   kIntegers,
   kColumns,
-  kWarps
+  kWarps,
+  kLists,
+  kLines
 };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kWarps},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kLines},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -497,9 +499,11 @@ public:
       return {};
     std::vector<Schedule> out;
     if (!form->index_by_update) {
+      by_lines(*form, target, out);
       by_column(*form, region, target, out);
       form = whole_form(region, *form);
     }
+    by_lists(*form, region, target, out);
     exact(*form, region, target, out);
     counters(*form, target, out);
     const std::int64_t updates = about(form->update_count);
@@ -547,9 +551,10 @@ public:
     if (!found || found->updates.empty())
       return {false, {}, "it is no scatter by one index whose updates meet"};
     const std::int64_t way = schedule.knob("way", kCounters);
-    const ScatterForm form = way == kColumns || way == kWarps || found->index_by_update
-                                 ? *found
-                                 : whole_form(region, *found);
+    const ScatterForm form =
+        way == kColumns || way == kWarps || way == kLines || found->index_by_update
+            ? *found
+            : whole_form(region, *found);
     const auto threads = int(schedule.knob("threads", 128));
     const auto together = [&](int most) { return int(schedule.knob("together", most)); };
     const auto made = [&](const std::string& refused, auto make) {
@@ -589,6 +594,16 @@ public:
     case kWarps:
       return made(refused_warps(form, region),
                   [&] { return scatter_by_warps(region, form, threads, together(4)); });
+    case kLists: {
+      const ListShape shape{threads, schedule.knob("groups", 1), together(1)};
+      return made(refused_lists(form, shape),
+                  [&] { return scatter_by_lists(region, form, shape); });
+    }
+    case kLines: {
+      const LineShape shape{threads, schedule.knob("columns", threads / kWarp), together(4)};
+      return made(refused_lines(form, shape, target),
+                  [&] { return scatter_by_lines(region, form, shape); });
+    }
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:
@@ -612,6 +627,20 @@ private:
     out.push_back(std::move(s));
   }
 
+  /// Columns with indices of their own, in tables of blocks: where these are not much larger than
+  /// there are updates, and most multiprocessors have a block.
+  static void by_lines(const ScatterForm& form, const Target& target, std::vector<Schedule>& out) {
+    constexpr std::int64_t kSparse = 4, kRounds = 2;
+    const std::int64_t updates = about(form.update_count), columns = about(form.column_count);
+    for (const int threads : {256, 128, 512}) {
+      const LineShape shape{threads, threads / kWarp, 4};
+      if (refused_lines(form, shape, target).empty() && updates >= kRounds * kWarp &&
+          about(form.bins) <= kSparse * updates && 4 * columns >= 3 * target.workers * shape.lines)
+        offer(kLines,
+              {{"threads", threads}, {"columns", shape.lines}, {"together", shape.together}}, out);
+    }
+  }
+
   /// Columns with indices of their own, by a thread or a warp for each.
   static void by_column(const ScatterForm& form, const Region& region, const Target& target,
                         std::vector<Schedule>& out) {
@@ -628,6 +657,19 @@ private:
           if (together == 1 || kWarp * together < 2 * about(form.update_count))
             offer(kWarps, {{"threads", 128}, {"together", together}}, out);
       }
+  }
+
+  /// Few updates of many columns: where a block has enough to do to sort the updates for itself.
+  static void by_lists(const ScatterForm& form, const Region& region, const Target& target,
+                       std::vector<Schedule>& out) {
+    constexpr std::int64_t kWorthLists = 1 << 15; // updates of all columns
+    for (const int threads : {256, 512, 128})
+      if (const auto shape = list_shape(form, region, threads, target);
+          shape && refused_lists(form, *shape).empty() &&
+          about(form.update_count) * about(form.column_count) >= kWorthLists)
+        offer(kLists,
+              {{"threads", threads}, {"groups", shape->groups}, {"together", shape->together}},
+              out);
   }
 
   /// What is right for all: each of several threads of a column makes the updates of its elements.

@@ -7,6 +7,7 @@
 #include "kernel/scatter_form.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,34 @@ KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form,
 std::string refused_warps(const ScatterForm& form, const Region& region);
 KernelProgram scatter_by_warps(const Region& region, const ScatterForm& form, int threads,
                                int together);
+
+/// Few updates of many columns, whose neighbours in memory are the updates of a column: a block
+/// sorts the updates by their element once, for all of its columns, and combines those of
+/// `together` columns at a time, which it has brought to shared memory.
+struct ListShape {
+  int threads = 256;
+  std::int64_t groups = 1; ///< of columns, one for a block
+  int together = 1;
+};
+inline constexpr std::int64_t kMostListBins = 1 << 13;
+std::string refused_lists(const ScatterForm& form, const ListShape& shape);
+/// The shape that suits a scatter; nothing where memory is read otherwise.
+std::optional<ListShape> list_shape(const ScatterForm& form, const Region& region, int threads,
+                                    const Target& target);
+KernelProgram scatter_by_lists(const Region& region, const ScatterForm& form,
+                               const ListShape& shape);
+
+/// Columns with indices of their own: a block has tables of all elements of `lines` neighbouring
+/// columns in its shared memory, and brings the updates to them as they lie in memory, `together`
+/// for each lane of a warp that has a column.
+struct LineShape {
+  int threads = 256;
+  std::int64_t lines = 8; ///< a multiple of the warps
+  int together = 4;
+};
+std::string refused_lines(const ScatterForm& form, const LineShape& shape, const Target& target);
+KernelProgram scatter_by_lines(const Region& region, const ScatterForm& form,
+                               const LineShape& shape);
 
 /// Floats by integers that stand for them. Maxima: integers in the same order. Sums of f32, so that
 /// they do not depend on their order (after Demmel and Nguyen, "Fast Reproducible Floating-Point

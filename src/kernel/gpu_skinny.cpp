@@ -331,11 +331,17 @@ struct SmallTiles {
 };
 SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Target& target) {
   constexpr double kClock = 1.7e9, kSchedulers = 4, kStepSeconds = 0.7e-6;
+  // Of a multiprocessor in a cycle, from the second cache; and the share of what takes less time
+  // than the longest, of loads and of multiplications, that is not hidden behind it.
+  constexpr double kCacheBytes = 24, kNotHidden = 0.35;
   const bool deep = f.right.order != Side::Order::Panel;
   const double depth = double(usual_size(f.depth.extent)), slices = double(f.columns.slices);
   const auto lanes = double(kWidestAccess / size_of(memory_type(region, f)));
   const double across = deep ? 32 : 8, step = deep ? 32 * lanes : 8,
                places = double(usual_size(f.columns.slice_extent())) / (deep ? 1 : 4 * lanes);
+  const double matrix_bytes = depth * slices * double(usual_size(f.columns.slice_extent())) *
+                              double(usual_size(f.batch.extent)) *
+                              double(size_of(memory_type(region, f)));
   SmallTiles best;
   for (const std::int64_t rows : {1, 2, 4, 8, 16})
     for (const std::int64_t warps_k : {1, 2, 4}) {
@@ -348,8 +354,17 @@ SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Tar
       const double of_step = double(rows) * slices * lanes + double(rows) + slices,
                    of_end = sums * 2 * std::log2(across) + f.epilogue_flops;
       const double waves = std::ceil(warps / (kSchedulers * target.workers));
+      // Each group of rows reads the whole matrix.
+      const double bytes = double(ceil_quotient(usual_size(f.rows.extent), rows)) * matrix_bytes;
+      // Of the first cache, each access of 16 bytes by all lanes takes four cycles.
+      const double multiplied = waves * (steps * of_step + of_end),
+                   loaded = bytes / (kCacheBytes * target.workers),
+                   accessed = std::ceil(warps / target.workers) * steps *
+                              (double(rows) * (deep ? 4 : 1) + slices * 4),
+                   longest = std::max({multiplied, loaded, accessed});
       const double seconds =
-          kStepSeconds * (1 + (steps - 1) / 4) + waves * (steps * of_step + of_end) / kClock;
+          kStepSeconds * (1 + (steps - 1) / 4) +
+          (longest + kNotHidden * (multiplied + loaded + accessed - longest)) / kClock;
       if (seconds < 0.95 * best.seconds)
         best = {rows, warps_k, seconds};
     }

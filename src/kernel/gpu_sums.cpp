@@ -32,7 +32,9 @@ public:
 
   void add(const Expr& stage) override {
     const DType type = f_.accumulator;
-    b_.loop(Expr(0), Expr(t_.bk), Expr(1), Expr(t_.bk), Bind::Unroll, [&](const Expr& k) {
+    const Expr depth(t_.bk / t_.warps_k);
+    b_.loop(Expr(0), depth, Expr(1), depth, Bind::Unroll, [&](const Expr& step) {
+      const Expr k = set_ * depth + step;
       std::vector<ValueId> left, right;
       for (int i = 0; i < rows_; i += together_) {
         const Expr lane = together_ > 1 ? lane_variable(together_) : Expr(0);
@@ -172,8 +174,11 @@ GpuSums::GpuSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& 
   thread_ = thread_variable(tiles.threads());
   const Expr warp = floordiv(thread_, 32);
   lane_ = floormod(thread_, 32);
-  warp_row_ = floordiv(warp, tiles.warps_n);
-  warp_column_ = floormod(warp, tiles.warps_n);
+  const int of_set = tiles.sum_threads() / 32;
+  const Expr in_set = tiles.warps_k > 1 ? floormod(warp, of_set) : warp;
+  set_ = tiles.warps_k > 1 ? floordiv(warp, of_set) : Expr(0);
+  warp_row_ = floordiv(in_set, tiles.warps_n);
+  warp_column_ = floormod(in_set, tiles.warps_n);
 }
 
 void GpuSums::make_variables(int count, int lanes) {
@@ -189,9 +194,27 @@ void GpuSums::clear() {
 }
 
 Expr GpuSums::slot(const Expr& offset, int variable) const {
-  const Expr thread = thread_ - Expr(128 * t_.producers);
-  return offset + (Expr(std::int64_t(variable) * t_.consumer_threads()) + thread) * Expr(lanes_) +
+  const Expr thread =
+      t_.warps_k > 1 ? floormod(thread_, t_.sum_threads()) : thread_ - Expr(128 * t_.producers);
+  return offset + (Expr(std::int64_t(variable) * t_.sum_threads()) + thread) * Expr(lanes_) +
          lane_variable(lanes_);
+}
+
+std::vector<Guard> GpuSums::has_sums() const {
+  return t_.warps_k > 1 ? std::vector<Guard>{{set_, Expr(0), Expr(1)}} : std::vector<Guard>{};
+}
+
+void GpuSums::join() {
+  const std::int64_t elements = std::int64_t(t_.bm) * t_.bn;
+  if (t_.warps_k > 1 && joined_ < 0)
+    joined_ = b_.shared("joined", f_.accumulator, t_.warps_k / 2 * elements, 16);
+  for (int half = t_.warps_k / 2; half > 0; half /= 2) {
+    b_.when({{set_, Expr(half), Expr(2 * half)}},
+            [&] { save(joined_, (set_ - Expr(half)) * Expr(elements)); });
+    b_.barrier();
+    b_.when({{set_, Expr(0), Expr(half)}}, [&] { restore(joined_, set_ * Expr(elements)); });
+    b_.barrier();
+  }
 }
 
 void GpuSums::save(int buffer, const Expr& offset) {

@@ -38,10 +38,17 @@ public:
   void clear();
   /// Applies the maps that follow and stores all outputs.
   virtual void deliver(const GpuTile& tile) = 0;
+  /// Where sets of warps share the depth: adds up what they have, in their order. The first set has
+  /// the sums then.
+  void join();
+  /// Where this thread is one of the set that has the sums.
+  std::vector<Guard> has_sums() const;
   /// Puts the sums into memory from `offset` on, bm * bn elements in an order of their own; and
   /// adds such sums to these.
   void save(int buffer, const Expr& offset);
   void restore(int buffer, const Expr& offset);
+  /// Of the sets of warps, that of this thread.
+  const Expr& set() const { return set_; }
 
 protected:
   GpuSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles);
@@ -53,6 +60,8 @@ protected:
   const ContractionForm& f_;
   const GpuTiles& t_;
   Expr thread_, warp_row_, warp_column_, lane_; ///< this thread's place
+  Expr set_;                                    ///< of warps that have all of a tile
+  int joined_ = -1; ///< in shared memory: sums of the sets that others add to theirs
   std::vector<VarId> variables_;
   int lanes_ = 1; ///< of a variable
 };

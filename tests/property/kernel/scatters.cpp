@@ -1,6 +1,8 @@
 // Scatters of random shapes, axes, dtypes and monoids: counters of each worker or thread, and
 // sorted updates, agree with the reference on both targets and have the same bits for any number of
 // workers.
+#include "egret/functional.h"
+#include "egret/graph.h"
 #include "kernel/scatter_form.h"
 #include "support/cpu_levels.h"
 #include "support/random_graph.h"
@@ -130,6 +132,15 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
       if (rng.chance(0.5))
         more.push_back(
             with_scatter_schedule(generator, {{"way", way}, {"threads", 32}, together()}));
+    more.push_back(with_scatter_schedule(generator, {{"way", 9},
+                                                     {"threads", rng.chance(0.5) ? 64 : 128},
+                                                     {"groups", 1 + rng.below(7)},
+                                                     {"together", 1 + rng.below(3)}}));
+    const std::int64_t warps = 1 + rng.below(3);
+    more.push_back(with_scatter_schedule(generator, {{"way", 10},
+                                                     {"threads", 32 * warps},
+                                                     {"columns", warps * (1 + rng.below(3))},
+                                                     {"together", 1 + rng.below(3)}}));
     // Several owners of a column's elements, each of which may have several columns.
     more.push_back(with_scatter_schedule(generator, {{"way", 7},
                                                      {"threads", 32},
@@ -311,6 +322,57 @@ TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
     EXPECT_EQ(chosen.schedule.knob("way", -1), c.way) << to_string(chosen.schedule);
     EXPECT_GE(chosen.program.launch.workers.value(), c.blocks) << to_string(chosen.schedule);
   }
+}
+
+/// Lines with indices of their own, whichever axis they go along: blocks have tables of a few
+/// neighbouring ones.
+TEST(Scatters, OfAGpuHaveTablesOfNeighbouringLines) {
+  Target target = testing::test_gpu();
+  target.workers = 132;
+  target.block_shared_bytes = 227 << 10;
+  for (const std::int64_t axis : {0, 1}) {
+    egret::Graph cx;
+    scatter_add(cx.tensor({2048, 1024}, DType::F32, "data"), axis,
+                cx.tensor({2048, 1024}, DType::I64, "index"),
+                cx.tensor({2048, 1024}, DType::F32, "updates"))
+        .retrieve();
+    bool found = false;
+    for (const kernel::Region& region : testing::regions_of(ir::parse_graph(cx.text()), target))
+      if (classify(region) == kernel::Form::Scatter) {
+        const kernel::Chosen chosen = kernel::lower_greedily(region, target);
+        EXPECT_EQ(chosen.schedule.knob("way", -1), 10) << to_string(chosen.schedule);
+        EXPECT_GE(chosen.program.launch.workers.value(), 100) << to_string(chosen.schedule);
+        found = true;
+      }
+    EXPECT_TRUE(found);
+  }
+}
+
+/// Updates whose neighbours in memory go to different elements of one line: a block reads whole
+/// lines, and sorts the index once for all of its lines.
+TEST(Scatters, OfAGpuReadLinesAsTheyLieInMemory) {
+  Target target = testing::test_gpu();
+  target.workers = 132;
+  target.block_shared_bytes = 227 << 10;
+  for (const Op op : {Op::ScatterAdd, Op::ScatterMax})
+    for (const DType type : {DType::F32, DType::BF16}) {
+      Graph g;
+      g.outputs = {g.scatter(op, g.input("data", type, {2048, 300}),
+                             g.input("index", DType::I64, {1024}),
+                             g.input("updates", type, {2048, 1024}), 1)};
+      const auto regions = testing::regions_of(g, target);
+      ASSERT_EQ(regions.size(), 1u);
+      const kernel::Chosen chosen = kernel::lower_greedily(regions[0], target);
+      EXPECT_EQ(chosen.schedule.knob("way", -1), 9) << to_string(chosen.schedule);
+      EXPECT_GE(chosen.program.launch.workers.value(), 132) << to_string(chosen.schedule);
+    }
+  // Lines that are beside each other are read so by threads as they are.
+  Graph g;
+  g.outputs = {g.scatter(Op::ScatterAdd, g.input("data", DType::F32, {300, 2048}),
+                         g.input("index", DType::I64, {1024}),
+                         g.input("updates", DType::F32, {1024, 2048}), 0)};
+  const kernel::Chosen chosen = kernel::lower_greedily(testing::regions_of(g, target)[0], target);
+  EXPECT_NE(chosen.schedule.knob("way", -1), 9) << to_string(chosen.schedule);
 }
 
 /// Few updates of wide rows, many times fewer than there are elements: sums of both types.

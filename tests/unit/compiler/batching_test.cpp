@@ -1,6 +1,8 @@
 // Which independent kernels share a launch, and which do not.
 #include "backend/cpu/cpu_device.h"
 #include "backend/cuda/target.h"
+#include "backend/reference/kernel_check.h"
+#include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
 #include "compiler/batching.h"
 #include "compiler/pipeline.h"
@@ -239,19 +241,68 @@ TEST(Batching, AGpuHasOneGridForAll) {
   EXPECT_GE(chosen.program.launch.workers.value(), 3);
 }
 
-// How a reduction is cut for the blocks follows from its length: one code would not do for all.
-TEST(Batching, ReductionsOfManyLengthsShareNoCode) {
-  const kernel::Target gpu = testing::test_gpu();
+Graph sums_of(const std::vector<std::int64_t>& lengths) {
   Graph g;
-  for (std::int64_t n = 1; n <= 40; ++n)
-    g.outputs.push_back(g.reduce(Op::ReduceSum, g.input("x", DType::F32, {1000 * n}), {0}));
+  for (const std::int64_t n : lengths) {
+    const NodeId x = g.input("x", DType::F32, {n});
+    g.outputs.push_back(g.reduce(Op::ReduceSum, mul(g, x, x), {0}));
+  }
+  return g;
+}
+
+std::vector<BuiltRegion> batched_for(const Graph& g, const kernel::Target& target) {
   const CandidateGraph prepared(prepare_outputs(g));
-  Partitioned parts = partition_for(prepared, {}, gpu);
-  ASSERT_EQ(parts.regions.size(), 40u);
-  batch_small_kernels(prepared.graph(), parts.regions, {}, gpu);
-  EXPECT_GE(parts.regions.size(), 3u);
-  for (const BuiltRegion& built : parts.regions)
+  Partitioned parts = partition_for(prepared, {}, target);
+  batch_small_kernels(prepared.graph(), parts.regions, {}, target);
+  return parts.regions;
+}
+
+// A block makes each of them, whatever its length; longer ones are shared by blocks, each by as
+// many as its length asks for.
+TEST(Batching, SumsThatABlockMakesShareALaunchOnAGpu) {
+  const kernel::Target gpu = backend::cuda::known_target(90);
+  std::vector<std::int64_t> lengths, long_ones;
+  for (std::int64_t n = 1; n <= 40; ++n) {
+    lengths.push_back(n == 40 ? 40000 : 1 + 37 * n);
+    long_ones.push_back(70000 + 16 * n);
+  }
+  const std::vector<BuiltRegion> regions = batched_for(sums_of(lengths), gpu);
+  ASSERT_EQ(regions.size(), 1u);
+  const kernel::Chosen chosen = kernel::lower_greedily(regions[0].region, gpu);
+  EXPECT_EQ(chosen.program.groups.size(), 1u);
+  EXPECT_GE(chosen.program.launch.workers.value(), 40);
+  const auto result = backend::reference::verify_kernel(
+      regions[0].region, chosen.program,
+      [](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+        backend::reference::interpret(program, block, {.workers = 5});
+      });
+  EXPECT_TRUE(result.ok) << result.message;
+  for (const BuiltRegion& built : batched_for(sums_of(long_ones), gpu))
     EXPECT_TRUE(kernel::lower_greedily(built.region, gpu).program.groups.empty());
+}
+
+// Arrays of one size are rows of one kernel, one after the other, only as far as a block goes
+// through them soon.
+TEST(Batching, LimitingTheNormOfManyArraysIsThreeLaunchesOnAGpu) {
+  Graph g;
+  std::vector<NodeId> arrays;
+  NodeId all = g.constant(DType::F32, 0.0);
+  for (int i = 0; i < 60; ++i) {
+    arrays.push_back(g.input("x", DType::F32, {i % 3 == 0 ? 64 : i % 3 == 1 ? 4000 : 9000}));
+    all = add(g, all, g.reduce(Op::ReduceSum, mul(g, arrays.back(), arrays.back()), {0}));
+  }
+  const NodeId factor = g.unary(Op::Recip, g.unary(Op::Sqrt, all));
+  for (const NodeId x : arrays)
+    g.outputs.push_back(mul(g, x, g.broadcast(factor, g[x].shape)));
+  const std::vector<BuiltRegion> regions = batched_for(g, backend::cuda::known_target(90));
+  EXPECT_LE(regions.size(), 3u);
+  for (const BuiltRegion& built : regions)
+    if (!kernel::has_parts(built.region)) {
+      std::int64_t bytes = 0;
+      for (const kernel::Operand& o : built.region.operands)
+        bytes += element_count(o.shape).value() * 4;
+      EXPECT_LE(bytes, 4 * 66000) << "by one block";
+    }
 }
 
 } // namespace

@@ -5,10 +5,13 @@
 #include "backend/reference/kernel_check.h"
 #include "backend/reference/program_interpreter.h"
 #include "compiler/compile.h"
+#include "egret/functional.h"
+#include "egret/graph.h"
 #include "kernel/contraction_form.h"
 #include "kernel/families.h"
 #include "kernel/serialize.h"
 #include "support/contraction_regions.h"
+#include "support/region_runner.h"
 
 #include <gtest/gtest.h>
 
@@ -201,6 +204,103 @@ TEST(GpuContraction, MultiplyAddsInEveryLayout) {
   check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::F64), kFma);
   check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::I32), kFma);
   check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::BF16), kFma);
+}
+
+TEST(GpuContraction, WarpsShareTheDepthOfAPiece) {
+  for (const auto& form : kForms)
+    for (const char* shared : {"wk=2", "wk=4", "wk=8", "wk=4 @split_reduce=3"}) {
+      const auto schedule = [&](int warps_m) {
+        return fmt::format("bk=16 bm={} bn=32 stages=3 wm={} wn=1 {}", 16 * warps_m, warps_m,
+                           shared);
+      };
+      check(plain(sizes(form[0], form[1], "mn", 37, 41, 150), DType::F32), schedule(1));
+      check(busy(sizes(form[0], form[1], "mn", 37, 41, 100), DType::F32), schedule(2));
+    }
+  check(plain(sizes("bmk", "bkn", "bmn", 17, 36, 70, 3), DType::F32),
+        "bk=16 bm=16 bn=32 stages=2 wk=4 wm=1 wn=1 @split_reduce=2");
+  const auto reason = [](DType dtype, const std::string& schedule) {
+    return kernel::gpu_contraction_generator()
+        .lower(plain(sizes("mk", "kn", "mn", 64, 64, 64), dtype),
+               kernel::parse_schedule("gpu_contraction " + schedule), gpu())
+        .reason;
+  };
+  EXPECT_EQ(reason(DType::F32, kFma + " wk=3"),
+            "warps that share a piece's depth are a power of two that divides it");
+  EXPECT_EQ(reason(DType::F32, kFma + " wk=16"),
+            "warps that share a piece's depth are a power of two that divides it");
+  EXPECT_EQ(reason(DType::BF16, kMma + " wk=2"), "wk is of fused multiply-adds alone");
+  // The same bits for any number of blocks.
+  const kernel::Region deep = plain(sizes("km", "kn", "mn", 24, 24, 500), DType::F32);
+  const std::string schedule = "bk=16 bm=16 bn=32 stages=3 wk=4 wm=1 wn=1 @split_reduce=7";
+  EXPECT_EQ(bits_of(deep, schedule, 1), bits_of(deep, schedule, 5));
+}
+
+TEST(GpuContraction, FewResultsKeepAllSchedulersBusy) {
+  const struct {
+    std::int64_t m, n, k;
+    const char *left, *right;
+  } products[] = {{96, 96, 20000, "km", "kn"},
+                  {24, 24, 100000, "mk", "kn"},
+                  {512, 128, 402, "mk", "nk"},
+                  {64, 64, 65536, "mk", "kn"}};
+  for (const auto& p : products) {
+    const kernel::Region region = plain(sizes(p.left, p.right, "mn", p.m, p.n, p.k), DType::F32);
+    const auto space = kernel::gpu_contraction_generator().space(region, gpu());
+    ASSERT_FALSE(space.empty());
+    const kernel::Lowered first =
+        kernel::gpu_contraction_generator().lower(region, space[0], gpu());
+    ASSERT_TRUE(first.ok) << first.reason;
+    const std::int64_t warps =
+        first.program.launch.workers.value() * first.program.launch.threads / 32;
+    EXPECT_GE(warps, 4 * gpu().workers * 3 / 4) << to_string(space[0]);
+  }
+  // Where there is work for all, warps of their own have larger parts of the tiles.
+  const kernel::Schedule large = kernel::gpu_contraction_generator().space(
+      plain(sizes("mk", "kn", "mn", 4096, 4096, 4096), DType::F32), gpu())[0];
+  EXPECT_EQ(large.split_reduce, 1) << to_string(large);
+  EXPECT_GE(large.knob("bm", 0) * large.knob("bn", 0), 6144) << to_string(large);
+}
+
+/// relu(x w^T) of the rows of several tensors side by side.
+kernel::Region product_of_pieces(const std::vector<std::int64_t>& widths, std::int64_t rows,
+                                 std::int64_t columns, DType dtype) {
+  egret::Graph cx;
+  std::vector<Tensor> pieces;
+  std::int64_t depth = 0;
+  for (const std::int64_t width : widths) {
+    pieces.push_back(cx.tensor({rows, width}, dtype, fmt::format("piece{}", pieces.size())));
+    depth += width;
+  }
+  relu(linear(cat(pieces, 1), cx.tensor({columns, depth}, dtype, "w"))).retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(cx.text()), gpu());
+  EXPECT_EQ(regions.size(), 1u);
+  kernel::Region region = regions.at(0);
+  for (kernel::Operand& operand : region.operands)
+    operand.alignment = 64;
+  return region;
+}
+
+TEST(GpuContraction, PiecesOfAConcatenationAreCopiedFromTheirTensors) {
+  const auto text = [](const kernel::Region& region, const std::string& schedule) {
+    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+        region, kernel::parse_schedule("gpu_contraction " + schedule), gpu());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    return kernel::print(lowered.program);
+  };
+  const kernel::Region odd = product_of_pieces({10, 3, 20, 1, 7}, 37, 29, DType::F32);
+  for (const char* more : {"", " @split_reduce=3"}) {
+    check(odd, kFma + more);
+    check(odd, std::string("bk=16 bm=16 bn=32 stages=4 wk=4 wm=1 wn=1") + more);
+  }
+  EXPECT_EQ(text(odd, kFma).find("load piece"), std::string::npos) << "through registers";
+  // Borders that are multiples of a copy are of one tensor each.
+  const kernel::Region even = product_of_pieces({16, 8, 40}, 37, 29, DType::BF16);
+  check(even, kMma);
+  EXPECT_NE(text(even, kMma).find("from=piece1"), std::string::npos) << text(even, kMma);
+  EXPECT_NE(text(even, kMma).find("elements=8"), std::string::npos);
+  const kernel::Region uneven = product_of_pieces({16, 9, 40}, 37, 29, DType::BF16);
+  check(uneven, kMma); // half of a copy's least size: through registers
+  EXPECT_EQ(text(uneven, kMma).find("from=piece"), std::string::npos);
 }
 
 TEST(GpuContraction, WorkBeforeAndAfterTheProductIsInlined) {

@@ -235,6 +235,40 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
   }
 }
 
+/// Terms that lie side by side in the result, and neighbouring results in what is read: neither is
+/// read or stored by lanes that lie apart.
+TEST(GpuReductions, ResultsOfOtherOrderThanTheirOperandAreExchangedByWarps) {
+  for (const std::int64_t channels : {8, 20, 64}) {
+    egret::Graph cx;
+    softmax(cx.tensor({16, channels, 56, 56}, DType::F32, "x").permute({0, 2, 3, 1})).retrieve();
+    const Region region = testing::regions_of(ir::parse_graph(cx.text()), large_gpu()).at(0);
+    const Chosen c = lower_greedily(region, large_gpu());
+    ASSERT_EQ(c.schedule.generator, "gpu_points") << to_string(c.schedule);
+    EXPECT_NE(print(c.program).find("shared turned0"), std::string::npos) << print(c.program);
+  }
+  const auto small = [](const std::function<Tensor(const Tensor&)>& make, std::int64_t channels,
+                        DType dtype) {
+    egret::Graph cx;
+    make(cx.tensor({2, channels, 7, 6}, dtype, "x").permute({0, 2, 3, 1})).retrieve();
+    const ir::Graph g = ir::parse_graph(cx.text());
+    const auto cases = testing::region_cases(g, testing::random_inputs(g, 3, {}));
+    const Generator& points = testing::generator_named("gpu_points", testing::test_gpu());
+    for (const auto& each : cases)
+      for (const char* schedule :
+           {"gpu_points results=1 threads=32", "gpu_points results=2 threads=64"}) {
+        const std::string wrong = testing::check_schedule(
+            testing::aligned_for(each, testing::test_gpu()), points, parse_schedule(schedule),
+            testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
+        EXPECT_TRUE(wrong.empty()) << schedule << ", " << channels << " channels: " << wrong;
+      }
+  };
+  for (const std::int64_t channels : {4, 7, 24, 45})
+    for (const DType dtype : {DType::F32, DType::BF16}) {
+      small([](const Tensor& x) { return softmax(x, -1); }, channels, dtype);
+      small([](const Tensor& x) { return x - mean(x, {-1}, true); }, channels, dtype);
+    }
+}
+
 /// Reductions of rows, each of which needs a different number of passes.
 const std::vector<std::function<std::vector<Tensor>(const Tensor&)>>& row_reductions() {
   static const std::vector<std::function<std::vector<Tensor>(const Tensor&)>> all{
