@@ -8,8 +8,8 @@
 // machine counts little. A thread that sleeps, such as for a lock, shows as a wait.
 #include "egret/functional.h"
 #include "egret/grad.h"
-#include "egret/optim.h"
 #include "egret/nn.h"
+#include "egret/optim.h"
 
 #include <fmt/format.h>
 
@@ -200,8 +200,8 @@ struct Figures {
   }
   std::string text(double alone) {
     return fmt::format("{:.2f}x, {:6.2f} us of a core, {:.3f} waits ({} of {} turns)",
-                       median(&Turn::rate) / alone, 1e6 * median(&Turn::cpu),
-                       median(&Turn::waits), turns.size(), all);
+                       median(&Turn::rate) / alone, 1e6 * median(&Turn::cpu), median(&Turn::waits),
+                       turns.size(), all);
   }
 };
 

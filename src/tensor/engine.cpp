@@ -46,7 +46,8 @@ void drop_recipe(Node& node, std::vector<NodePtr>& dropped) {
 void adopt(Node& node, std::vector<NodePtr>& dropped) {
   if (!within_reach(node) || node.is_leaf_value() || node.in_flight ||
       (node.form.op != Op::Reshape && node.form.op != Op::StopGradient) ||
-      !within_reach(*node.inputs[0]) || !node.inputs[0]->storage || node.placement() != node.inputs[0]->placement())
+      !within_reach(*node.inputs[0]) || !node.inputs[0]->storage ||
+      node.placement() != node.inputs[0]->placement())
     return;
   node.storage = node.inputs[0]->storage;
   node.leave_queue();
@@ -95,8 +96,8 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   Walk w;
   const std::uint64_t epoch = next_epoch();
   std::vector<Frame> stack;
-  // Only what the walk waits for, nothing where it met what is out of reach: a leaf that others let go meanwhile would go with it, under the
-  // lock, and may tell its owner.
+  // Only what the walk waits for, nothing where it met what is out of reach: a leaf that others let
+  // go meanwhile would go with it, under the lock, and may tell its owner.
   auto void_but = [](Node* busy, NodePtr transfer) {
     Walk only;
     only.busy = busy;
@@ -349,9 +350,9 @@ private:
 
 // Another thread may have taken them to its stream since they were looked up.
 void reach(EngineLock& lock, const std::vector<NodePtr>& outputs, const Given& given) {
-  if (!given.within_reach() || !std::all_of(outputs.begin(), outputs.end(), [](const NodePtr& node) {
-        return within_reach(*node);
-      }))
+  if (!given.within_reach() ||
+      !std::all_of(outputs.begin(), outputs.end(),
+                   [](const NodePtr& node) { return within_reach(*node); }))
     lock.widen();
 }
 

@@ -39,8 +39,8 @@ EngineMutex& engine_mutex() noexcept {
   return *mutex;
 }
 
-// Of this thread's `wanted_` and a stream's `entered`, each written before the other is read, one is
-// seen by the other side.
+// Of this thread's `wanted_` and a stream's `entered`, each written before the other is read, one
+// is seen by the other side.
 void EngineMutex::lock() {
   mutex_.lock();
   wanted_.store(true, std::memory_order_seq_cst);
@@ -55,9 +55,8 @@ bool EngineMutex::try_lock() noexcept {
     return false;
   wanted_.store(true, std::memory_order_seq_cst);
   bool any = false;
-  for_each_stream([&](const Stream& stream) {
-    any = any || stream.entered.load(std::memory_order_seq_cst);
-  });
+  for_each_stream(
+      [&](const Stream& stream) { any = any || stream.entered.load(std::memory_order_seq_cst); });
   if (any)
     unlock();
   return !any;

@@ -196,8 +196,8 @@ public:
   Handle(const Handle&) = delete;
   NodePtr node() const;
   NodePtr node_at(const Stream& home) const; ///< null if it is at home elsewhere
-  void set(NodePtr node);         ///< of equal shape and dtype
-  NodePtr exchange(NodePtr node); ///< likewise; gives the old one
+  void set(NodePtr node);                    ///< of equal shape and dtype
+  NodePtr exchange(NodePtr node);            ///< likewise; gives the old one
   /// set() if the node is still `expected`; whether it was.
   bool replace(const NodePtr& expected, NodePtr node);
   /// Keeps a slot alive for as long as the handle lives.

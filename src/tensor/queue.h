@@ -32,11 +32,11 @@ struct Stream {
   std::atomic<bool> crossed{false};
   /// Handles in other streams' lists may have nodes that are at home here.
   std::atomic<bool> abroad{false};
-  Stream* next = nullptr; ///< of all streams
+  Stream* next = nullptr;   ///< of all streams
   std::uint64_t number = 0; ///< among all streams
   std::uint64_t traversals = 0;
   std::uint64_t next_epoch() noexcept { return number << 40 | ++traversals; }
-  HandleList handles;     ///< that its thread has made
+  HandleList handles; ///< that its thread has made
   std::atomic<std::int64_t> operations{0}, bytes{0};
   // What was left when the queue ran last, or less: of the stream's thread.
   std::int64_t operations_left = 0, bytes_left = 0;

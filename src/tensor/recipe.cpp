@@ -12,8 +12,7 @@ namespace {
 // of.
 bool has_recipe(const Node& node) {
   return within_reach(node) && node.kind == Node::Kind::Op && !node.grad_leaf &&
-         node.needs_grad.load() &&
-         !node.inputs.empty() && !(node.in_flight && node.spent.load());
+         node.needs_grad.load() && !node.inputs.empty() && !(node.in_flight && node.spent.load());
 }
 
 // A value that needs a gradient and cannot pass it on.
