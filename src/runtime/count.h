@@ -25,7 +25,17 @@ struct Counts {
       compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
       choices_remembered, search_microseconds, derived_fills, plan_hits, plan_symbolic_hits,
       plan_explorations, plan_specializations, plans_triggered, plan_misses, plans_evicted,
-      device_allocations, pool_allocations, host_copies, bytes_reserved, plans, plan_bytes;
+      device_allocations, pool_allocations, host_copies, bytes_reserved;
+};
+
+/// This thread's part of the sums: each thread writes to a line of memory that few others write to.
+Counts& count() noexcept;
+/// The sum of a number over all threads.
+std::uint64_t sum_of(Count Counts::*number) noexcept;
+
+/// What is one number for the whole process at any time.
+struct Levels {
+  Count plans, plan_bytes;
 
   void use(std::uint64_t bytes) noexcept {
     const std::uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -42,6 +52,6 @@ private:
   std::atomic<std::uint64_t> in_use_{0}, peak_{0};
 };
 
-Counts& count() noexcept;
+Levels& levels() noexcept;
 
 } // namespace egret::runtime

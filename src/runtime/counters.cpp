@@ -5,12 +5,46 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+
 namespace egret {
 namespace runtime {
 
+namespace {
+
+struct alignas(64) Line {
+  Counts counts;
+};
+constexpr std::size_t kLines = 16;
+
+std::array<Line, kLines>& lines() noexcept {
+  static std::array<Line, kLines> all;
+  return all;
+}
+
+} // namespace
+
 Counts& count() noexcept {
-  static Counts counts;
-  return counts;
+  [[gnu::tls_model("initial-exec")]] static thread_local Counts* own = nullptr;
+  if (!own) {
+    static std::atomic<std::size_t> threads{0};
+    own = &lines()[threads.fetch_add(1, std::memory_order_relaxed) % kLines].counts;
+  }
+  return *own;
+}
+
+std::uint64_t sum_of(Count Counts::*number) noexcept {
+  std::uint64_t sum = 0; // a part may be below zero, modulo 2^64, where another one is above
+  for (const Line& line : lines())
+    sum += (line.counts.*number).get();
+  return sum;
+}
+
+Levels& levels() noexcept {
+  static Levels all;
+  return all;
 }
 
 } // namespace runtime
@@ -33,38 +67,39 @@ constexpr std::uint64_t Counters::*kSums[] = {
 } // namespace
 
 Counters counters() {
-  const auto& c = runtime::count();
+  using runtime::Counts;
+  const auto& levels = runtime::levels();
   Counters now;
-  now.ops_recorded = c.ops_recorded.get();
-  now.kernels_launched = c.kernels_launched.get();
-  now.submissions = c.submissions.get();
-  now.bytes_read = c.bytes_read.get();
-  now.bytes_written = c.bytes_written.get();
-  now.graphs_traced = c.graphs_traced.get();
-  now.compiles = c.compiles.get();
-  now.kernels_compiled = c.kernels_compiled.get();
-  now.kernels_loaded = c.kernels_loaded.get();
-  now.kernels_refused = c.kernels_refused.get();
-  now.candidates_tried = c.candidates_tried.get();
-  now.measurements = c.measurements.get();
-  now.choices_remembered = c.choices_remembered.get();
-  now.search_microseconds = c.search_microseconds.get();
-  now.derived_fills = c.derived_fills.get();
-  now.plan_hits = c.plan_hits.get();
-  now.plan_symbolic_hits = c.plan_symbolic_hits.get();
-  now.plan_explorations = c.plan_explorations.get();
-  now.plan_specializations = c.plan_specializations.get();
-  now.plans_triggered = c.plans_triggered.get();
-  now.plan_misses = c.plan_misses.get();
-  now.plans_evicted = c.plans_evicted.get();
-  now.device_allocations = c.device_allocations.get();
-  now.pool_allocations = c.pool_allocations.get();
-  now.host_copies = c.host_copies.get();
-  now.bytes_in_use = c.in_use();
-  now.bytes_reserved = c.bytes_reserved.get();
-  now.peak_bytes = c.peak();
-  now.plans = c.plans.get();
-  now.plan_bytes = c.plan_bytes.get();
+  now.ops_recorded = sum_of(&Counts::ops_recorded);
+  now.kernels_launched = sum_of(&Counts::kernels_launched);
+  now.submissions = sum_of(&Counts::submissions);
+  now.bytes_read = sum_of(&Counts::bytes_read);
+  now.bytes_written = sum_of(&Counts::bytes_written);
+  now.graphs_traced = sum_of(&Counts::graphs_traced);
+  now.compiles = sum_of(&Counts::compiles);
+  now.kernels_compiled = sum_of(&Counts::kernels_compiled);
+  now.kernels_loaded = sum_of(&Counts::kernels_loaded);
+  now.kernels_refused = sum_of(&Counts::kernels_refused);
+  now.candidates_tried = sum_of(&Counts::candidates_tried);
+  now.measurements = sum_of(&Counts::measurements);
+  now.choices_remembered = sum_of(&Counts::choices_remembered);
+  now.search_microseconds = sum_of(&Counts::search_microseconds);
+  now.derived_fills = sum_of(&Counts::derived_fills);
+  now.plan_hits = sum_of(&Counts::plan_hits);
+  now.plan_symbolic_hits = sum_of(&Counts::plan_symbolic_hits);
+  now.plan_explorations = sum_of(&Counts::plan_explorations);
+  now.plan_specializations = sum_of(&Counts::plan_specializations);
+  now.plans_triggered = sum_of(&Counts::plans_triggered);
+  now.plan_misses = sum_of(&Counts::plan_misses);
+  now.plans_evicted = sum_of(&Counts::plans_evicted);
+  now.device_allocations = sum_of(&Counts::device_allocations);
+  now.pool_allocations = sum_of(&Counts::pool_allocations);
+  now.host_copies = sum_of(&Counts::host_copies);
+  now.bytes_in_use = levels.in_use();
+  now.bytes_reserved = sum_of(&Counts::bytes_reserved);
+  now.peak_bytes = levels.peak();
+  now.plans = levels.plans.get();
+  now.plan_bytes = levels.plan_bytes.get();
   return now;
 }
 
@@ -73,7 +108,7 @@ void set_plan_memory(std::size_t bytes) {
 }
 
 void reset_peak_bytes() {
-  runtime::count().reset_peak();
+  runtime::levels().reset_peak();
 }
 
 Counters operator-(const Counters& after, const Counters& before) {

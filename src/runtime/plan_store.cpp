@@ -46,7 +46,7 @@ private:
     return *pinned_;
   }
 
-  mutable std::mutex mutex_;
+  mutable AdaptiveMutex mutex_;
   mutable std::weak_ptr<const PlanStore::Entry> entry_;
   mutable PlanStore::EntryPtr pinned_;
   const PlanStore::Recompile recompile_;
@@ -56,6 +56,8 @@ private:
 
 void PlanStore::touch(const Entry& entry) noexcept {
   static std::atomic<std::uint64_t> clock{0};
+  if (entry.used.load(std::memory_order_relaxed) == clock.load(std::memory_order_relaxed))
+    return; // threads that run one plan write nothing that they share
   entry.used.store(clock.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
@@ -100,8 +102,8 @@ void PlanStore::shrink(const Entry* newest) {
     entries_.erase(oldest);
     count().plans_evicted.add(1);
   }
-  count().plans.set(entries_.size());
-  count().plan_bytes.set(bytes_);
+  levels().plans.set(entries_.size());
+  levels().plan_bytes.set(bytes_);
 }
 
 void PlanStore::set_limit(std::size_t bytes) {

@@ -91,7 +91,7 @@ StoragePtr Pool::allocate(std::size_t bytes, MemoryUse use) {
     peak_ = std::max(peak_, heap_.in_use());
   }
   count().pool_allocations.add(1);
-  count().use(bytes);
+  levels().use(bytes);
   tell_memory(*this);
   try {
     return std::make_shared<Storage>(shared_from_this(), data, bytes, use);
@@ -113,7 +113,7 @@ void Pool::refuse(std::size_t bytes, const std::string& why) const {
 }
 
 void Pool::put_back(void* data, std::size_t bytes, MemoryUse use) noexcept {
-  count().unuse(bytes);
+  levels().unuse(bytes);
   {
     std::lock_guard lock(mutex_);
     --used(use).count;

@@ -4,6 +4,7 @@
 #include "backend/common/device.h"
 #include "egret/memory.h"
 #include "runtime/heap.h"
+#include "support/adaptive_mutex.h"
 
 #include <atomic>
 #include <cstddef>
@@ -88,7 +89,7 @@ private:
   Used& used(MemoryUse use) noexcept { return used_[static_cast<std::size_t>(use)]; }
 
   backend::Device& device_;
-  mutable std::mutex mutex_;
+  mutable AdaptiveMutex mutex_;
   Heap heap_;
   Used used_[2]; ///< by MemoryUse
   std::uint64_t allocations_ = 0;

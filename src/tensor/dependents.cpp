@@ -28,10 +28,7 @@ public:
     if (w_.order.empty() || !used_elsewhere())
       return found;
     const std::size_t first = dropped.size();
-    for_each_handle([&](const Handle& handle) {
-      if (handle.holds())
-        dropped.push_back(handle.node());
-    });
+    look_at_handles(dropped);
     for (std::size_t i = first; i < dropped.size(); ++i)
       if (answer(*dropped[i]) == Answer::Yes)
         found.push_back(dropped[i]);
@@ -39,6 +36,31 @@ public:
   }
 
 private:
+  // All of them, or with this stream those whose values are at home in it.
+  static void look_at_handles(std::vector<NodePtr>& nodes) {
+    if (!held_stream)
+      return for_each_handle([&](const Handle& handle) {
+        if (handle.holds())
+          nodes.push_back(handle.node());
+      });
+    Stream& stream = *held_stream;
+    const auto look = [&](const Handle& handle) {
+      if (handle.holds())
+        if (NodePtr node = handle.node_at(stream))
+          nodes.push_back(std::move(node));
+    };
+    visit_handles(stream.handles, look);
+    if (!stream.abroad.load(std::memory_order_relaxed))
+      return;
+    const std::size_t here = nodes.size();
+    for_each_stream([&](Stream& other) {
+      if (&other != &stream)
+        visit_handles(other.handles, look);
+    });
+    if (nodes.size() == here)
+      stream.abroad.store(false, std::memory_order_relaxed);
+  }
+
   enum class Answer : std::uint8_t { No, Yes, Refused }; ///< Refused: cannot be computed now
 
   // Of another device than the one that the walk is for.
@@ -77,6 +99,8 @@ private:
   }
 
   std::optional<Answer> known(const Node& node) const {
+    if (!within_reach(node)) // the walk is made again, with all nodes
+      return Answer::Refused;
     if (node.epoch == w_.order[0]->epoch)
       return !(node.place & kLeafBit) && forgotten_[node.place] ? Answer::Yes : Answer::No;
     if (node.epoch == epoch_)
@@ -90,6 +114,8 @@ private:
   }
 
   Answer answer(Node& root) {
+    if (!within_reach(root))
+      return Answer::Refused;
     if (root.epoch != epoch_) { // a value of the walk itself is no dependent of it
       if (known(root))
         return Answer::No;

@@ -8,20 +8,12 @@
 #include "tensor/known_plans.h"
 #include "tensor/queue.h"
 
-#include <condition_variable>
 #include <limits>
 #include <optional>
 #include <utility>
 
 namespace egret::detail {
 namespace {
-
-std::uint64_t last_epoch = 0; // (lock)
-
-std::condition_variable& landed() {
-  static auto* const variable = new std::condition_variable;
-  return *variable;
-}
 
 [[noreturn]] void refuse_placeholder(const Node& node, const char* who) {
   if (node.scope->kind == Scope::Kind::Graph)
@@ -52,9 +44,10 @@ void drop_recipe(Node& node, std::vector<NodePtr>& dropped) {
 
 // A reshape or marker of a value in memory is that memory.
 void adopt(Node& node, std::vector<NodePtr>& dropped) {
-  if (node.is_leaf_value() || node.in_flight ||
+  if (!within_reach(node) || node.is_leaf_value() || node.in_flight ||
       (node.form.op != Op::Reshape && node.form.op != Op::StopGradient) ||
-      !node.inputs[0]->storage || node.placement() != node.inputs[0]->placement())
+      !within_reach(*node.inputs[0]) || !node.inputs[0]->storage ||
+      node.placement() != node.inputs[0]->placement())
     return;
   node.storage = node.inputs[0]->storage;
   node.leave_queue();
@@ -91,7 +84,7 @@ Node* stored_for(Node& held) {
 } // namespace
 
 std::uint64_t next_epoch() noexcept {
-  return ++last_epoch;
+  return this_stream().next_epoch();
 }
 
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
@@ -103,8 +96,8 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   Walk w;
   const std::uint64_t epoch = next_epoch();
   std::vector<Frame> stack;
-  // Only what the walk waits for: a leaf that others let go meanwhile would go with it, under the
-  // lock, and may tell its owner.
+  // Only what the walk waits for, nothing where it met what is out of reach: a leaf that others let
+  // go meanwhile would go with it, under the lock, and may tell its owner.
   auto void_but = [](Node* busy, NodePtr transfer) {
     Walk only;
     only.busy = busy;
@@ -126,6 +119,8 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   };
 
   for (const NodePtr& root : roots) {
+    if (!within_reach(*root))
+      return {};
     if (root->epoch == epoch)
       continue;
     stack.push_back({root.get(), 0});
@@ -150,8 +145,13 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
       if (node.transfer)
         return void_but(nullptr, node.shared_from_this());
       std::size_t& next = stack.back().next;
-      while (next < node.inputs.size() && node.inputs[next]->epoch == epoch)
+      while (next < node.inputs.size()) {
+        if (!within_reach(*node.inputs[next]))
+          return {};
+        if (node.inputs[next]->epoch != epoch)
+          break;
         ++next;
+      }
       if (next < node.inputs.size()) {
         stack.push_back({node.inputs[next].get(), 0});
         continue;
@@ -184,11 +184,7 @@ bool is_view(const Node& node) noexcept {
          node.form.op != Op::Pad;
 }
 
-void wait_for_others(std::unique_lock<std::mutex>& lock) {
-  landed().wait(lock);
-}
-
-void settle(std::unique_lock<std::mutex>& lock, Walk& walk, const char* who) {
+void settle(std::unique_lock<EngineMutex>& lock, Walk& walk, const char* who) {
   if (walk.busy)
     return wait_for_others(lock);
   lock.unlock();
@@ -197,7 +193,7 @@ void settle(std::unique_lock<std::mutex>& lock, Walk& walk, const char* who) {
   lock.lock();
 }
 
-Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,
+Walk settled_walk(std::unique_lock<EngineMutex>& lock, std::span<const NodePtr> roots,
                   WalkOutputs outputs, const Scope* scope, const char* who) {
   for (;;) {
     Walk w = walk(roots, outputs, scope, who);
@@ -280,7 +276,7 @@ runtime::RunInput run_input_locked(Node& node, Left& left) {
 class Given {
 public:
   Given() = default;
-  /// Needs engine_mutex(). `inputs`: of the leaves; each that is given says so.
+  /// Under the lock of the walk. `inputs`: of the leaves; each that is given says so.
   Given(const Walk& w, std::vector<runtime::RunInput>& inputs) {
     const std::vector<long> ending = references_that_end(w);
     for (std::size_t slot = 0; slot < w.leaves.size(); ++slot) {
@@ -292,8 +288,13 @@ public:
     }
   }
 
-  /// Needs engine_mutex(). Who comes to read what was overwritten all the same gets an error, not
-  /// other numbers. Whether anything was.
+  /// Whether all are within reach.
+  bool within_reach() const {
+    return std::all_of(leaves_.begin(), leaves_.end(),
+                       [](const Leaf& leaf) { return detail::within_reach(*leaf.node); });
+  }
+  /// Where they are. Who comes to read what was overwritten all the same gets an error, not other
+  /// numbers. Whether anything was.
   bool forget_overwritten() const {
     bool any = false;
     for (const auto& [leaf, version] : leaves_)
@@ -347,12 +348,21 @@ private:
   std::vector<Leaf> leaves_;
 };
 
+// Another thread may have taken them to its stream since they were looked up.
+void reach(EngineLock& lock, const std::vector<NodePtr>& outputs, const Given& given) {
+  if (!given.within_reach() ||
+      !std::all_of(outputs.begin(), outputs.end(),
+                   [](const NodePtr& node) { return within_reach(*node); }))
+    lock.widen();
+}
+
 // Sets values, lets recipes go that no gradient needs, and wakes who waits.
 void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePtr> values,
              const Given& given = {}) {
   std::vector<NodePtr> dropped; // let go after the lock
   {
-    std::lock_guard lock(engine_mutex());
+    EngineLock lock;
+    reach(lock, outputs, given);
     given.forget_overwritten();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       Node& node = *outputs[i];
@@ -362,13 +372,14 @@ void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePt
       drop_recipe(node, dropped);
     }
   }
-  landed().notify_all();
+  tell_others();
 }
 
 // They can be computed again, unless values that they are made of are gone.
 void withdraw(const std::vector<NodePtr>& outputs, const Given& given = {}) {
   {
-    std::lock_guard lock(engine_mutex());
+    EngineLock lock;
+    reach(lock, outputs, given);
     const std::exception_ptr failure =
         given.forget_overwritten() ? std::current_exception() : nullptr;
     for (const NodePtr& node : outputs) {
@@ -377,7 +388,7 @@ void withdraw(const std::vector<NodePtr>& outputs, const Given& given = {}) {
         fail_for_good(*node, failure);
     }
   }
-  landed().notify_all();
+  tell_others();
 }
 
 } // namespace
@@ -424,6 +435,17 @@ struct Rest {
   bool ran = true; ///< a program
 };
 
+// What is evaluated together is at home together: the next time no other thread is in the way.
+// Needs engine_mutex().
+void take_home(const Walk& w) {
+  Stream& stream = this_stream();
+  for (Node* node : w.order)
+    node->home.store(&stream, std::memory_order_relaxed);
+  for (const NodePtr& leaf : w.leaves)
+    leaf->home.store(&stream, std::memory_order_relaxed);
+  stream.abroad.store(true, std::memory_order_relaxed);
+}
+
 // One program's worth, on this thread's device: everything below `roots` that is pending, or else
 // the first piece of it. Roots behind the first `asked` as in walk().
 Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t asked) {
@@ -435,13 +457,20 @@ Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
   Given given;
   std::vector<NodePtr> piece, stored;
   {
-    std::unique_lock lock(engine_mutex());
-    for (const NodePtr& root : roots)
-      adopt(*root, dropped);
+    EngineLock lock;
+    if (this_stream().crossed.exchange(false, std::memory_order_relaxed))
+      lock.widen();
     for (;;) {
+      for (const NodePtr& root : roots)
+        adopt(*root, dropped);
       w = walk_to_read(roots, who, dropped, asked);
+      if (lock.missed()) {
+        w = {};
+        lock.widen();
+        continue;
+      }
       if (w.busy) {
-        landed().wait(lock);
+        lock.wait_for_others();
         continue;
       }
       if (w.transfer)
@@ -469,6 +498,8 @@ Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
       given = Given(w, inputs);
     for (const NodePtr& output : w.outputs)
       output->in_flight = true;
+    if (lock.has_all())
+      take_home(w);
     w.order.clear(); // raw pointers end with the lock
   }
   const QueueHold hold; // what hooks record is for later: our outputs are in flight
@@ -499,7 +530,7 @@ NodePtr copied_or_operand(const NodePtr& transfer) {
   {
     std::unique_lock lock(engine_mutex());
     while (transfer->in_flight)
-      landed().wait(lock);
+      wait_for_others(lock);
     if (transfer->is_leaf_value())
       return nullptr;
     if (!transfer->inputs[0]->storage)
@@ -609,7 +640,10 @@ NodePtr pending_node(DType dtype, Shape shape) {
 
 void land(std::vector<Landing> landings) {
   {
-    std::lock_guard lock(engine_mutex());
+    EngineLock lock;
+    for (const Landing& landing : landings)
+      if (!within_reach(*landing.node))
+        lock.widen();
     for (Landing& landing : landings) {
       landing.node->in_flight = false;
       landing.node->storage = std::move(landing.value);
@@ -617,16 +651,16 @@ void land(std::vector<Landing> landings) {
           nullptr; // before anybody is told: who writes it next wants to be its sole owner
     }
   }
-  landed().notify_all();
+  tell_others();
 }
 
 void withdraw(const NodePtr& pending, const NodePtr& before) noexcept {
   {
-    std::lock_guard lock(engine_mutex());
+    const EngineLock lock(*pending);
     pending->in_flight = false;
     pending->inputs.push_back(before);
   }
-  landed().notify_all();
+  tell_others();
 }
 
 runtime::StoragePtr storage_of(const NodePtr& node) {
@@ -636,20 +670,20 @@ runtime::StoragePtr storage_of(const NodePtr& node) {
     runtime.copy_in(storage, &node->number.bits, size_of(node->form.dtype));
     return storage;
   }
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(*node);
   ensure(node->storage != nullptr, "a value is read before it is computed");
   return node->storage;
 }
 
 void settle(const NodePtr& node) {
   Left left;
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(*node);
   storage_here_locked(*node, left);
 }
 
 runtime::RunInput run_input(const NodePtr& node) {
   Left left;
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(*node);
   return run_input_locked(*node, left);
 }
 

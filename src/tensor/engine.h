@@ -20,8 +20,8 @@ constexpr std::uint32_t kLeafBit = 0x80000000u;
 /// Programs of more operations are run in pieces, so that the compiler's time stays in proportion.
 constexpr std::size_t kMostOps = 8192;
 
-/// The pending operations below some roots. Needs engine_mutex() while it is made and while its raw
-/// pointers are used.
+/// The pending operations below some roots. Needs an EngineLock or engine_mutex() while it is made
+/// and while its raw pointers are used; void where an EngineLock has missed something.
 struct Walk {
   std::vector<Node*> order;             ///< operations, operands first
   std::vector<NodePtr> leaves;          ///< by input slot of the graph
@@ -47,17 +47,15 @@ enum class WalkOutputs : std::uint8_t {
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
           std::size_t asked = std::numeric_limits<std::size_t>::max());
 
-/// The number of a traversal that begins, for Node::epoch. Needs engine_mutex().
+/// The number of a traversal that begins, for Node::epoch: no other traversal has it.
 std::uint64_t next_epoch() noexcept;
 
-/// Waits until some thread has computed something. `lock` is of engine_mutex().
-void wait_for_others(std::unique_lock<std::mutex>& lock);
 /// Waits for what keeps a walk from being whole, or makes the copy that does; the walk is void
 /// then. `lock` is of engine_mutex(), and let go meanwhile.
-void settle(std::unique_lock<std::mutex>& lock, Walk& walk, const char* who);
+void settle(std::unique_lock<EngineMutex>& lock, Walk& walk, const char* who);
 /// The same when no other thread computes a value on the way any more, and copies from other
 /// devices are there. `lock` is of engine_mutex(), and let go meanwhile.
-Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,
+Walk settled_walk(std::unique_lock<EngineMutex>& lock, std::span<const NodePtr> roots,
                   WalkOutputs outputs, const Scope* scope, const char* who);
 
 /// What reading `roots` computes: what they need, and held values that depend on something which

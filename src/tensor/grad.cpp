@@ -76,7 +76,7 @@ Tensor grad(const Operand& output, const Operand& input) {
 namespace {
 
 bool is_grad_leaf(const Node& node) {
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(node);
   return node.grad_leaf;
 }
 
@@ -193,7 +193,7 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
   if (retain)
     return;
   Inputs dropped; // let go after the lock
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(*root);
   if (root->grad_leaf)
     return;
   root->spent.store(true);

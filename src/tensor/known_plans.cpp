@@ -20,6 +20,16 @@ constexpr std::size_t kExplored = 8;                // walks that a new plan is 
 constexpr int kFailures = 3; // after which numbers of a structure are not generalized any more
 constexpr int kHot = 64;     // uses for the same numbers after which these get a plan of their own
 
+// The oldest of those that were not used for longest.
+template <class List>
+auto least_used(List& list) {
+  auto least = list.begin();
+  for (auto at = list.begin(); at != list.end(); ++at)
+    if (at->used.at() <= least->used.at())
+      least = at;
+  return least;
+}
+
 std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
   return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
 }
@@ -55,46 +65,60 @@ bool reserves_too_much(const runtime::Program& general, const ir::Graph& walk) {
 
 } // namespace
 
-KnownPlans::Family* KnownPlans::family_of(const Words& words) {
-  const auto found = index_.find(hash_of(words));
+KnownPlans::Family* KnownPlans::family_of(const Words& words, std::uint64_t key) {
+  const auto found = index_.find(key);
   if (found == index_.end() || found->second->words != words)
     return nullptr;
-  families_.splice(families_.begin(), families_, found->second);
+  found->second->used.set(puts_);
   return &*found->second;
 }
 
 KnownPlans::Found KnownPlans::find(const Walk& walk) {
-  Family* family = family_of(walk.signature);
+  const std::uint64_t key = hash_of(walk.signature);
   Found found;
-  if (family) {
-    for (auto exact = family->exact.begin(); exact != family->exact.end(); ++exact)
-      if (exact->numbers == walk.numbers) {
-        family->exact.splice(family->exact.begin(), family->exact, exact);
-        found.plan = {exact->program, nullptr, exact->overwrites};
-        return found;
-      }
-    for (auto relative = family->relative.rbegin(); relative != family->relative.rend(); ++relative)
-      if (relative->plan->fits(walk.numbers)) {
-        found.plan = {relative->plan->program, relative->plan, relative->plan->overwrites};
-        if (relative->last != walk.numbers) {
-          relative->last = walk.numbers;
-          relative->uses = 0;
+  std::optional<History> history;
+  {
+    std::shared_lock lock(mutex_);
+    if (Family* family = family_of(walk.signature, key)) {
+      for (Exact& exact : family->exact)
+        if (exact.numbers == walk.numbers) {
+          exact.used.set(puts_);
+          found.plan = {exact.program, nullptr, exact.overwrites};
+          return found;
         }
-        if (relative->plan->has_sizes && ++relative->uses == kHot)
-          found.exploration = Exploration{.graph = graph_of(walk), .specializes = true};
-        return found;
-      }
+      for (auto relative = family->relative.rbegin(); relative != family->relative.rend();
+           ++relative)
+        if (relative->plan->fits(walk.numbers)) {
+          found.plan = {relative->plan->program, relative->plan, relative->plan->overwrites};
+          if (!relative->plan->has_sizes || !becomes_hot(*relative, walk.numbers))
+            return found;
+          break;
+        }
+      if (!found.plan)
+        history = History{family->explored, family->failures};
+    }
   }
-  found.exploration = explore(walk, family);
+  // The graph is made without the lock of the store.
+  if (found.plan)
+    found.exploration = Exploration{.graph = graph_of(walk), .specializes = true};
+  else
+    found.exploration = explore(walk, history ? &*history : nullptr);
   return found;
 }
 
-Exploration KnownPlans::explore(const Walk& walk, Family* family) {
+bool KnownPlans::becomes_hot(Relative& relative, const Numbers& numbers) {
+  const std::uint64_t now = XXH3_64bits(numbers.data(), numbers.size() * sizeof(numbers[0]));
+  if (relative.last.exchange(now, std::memory_order_relaxed) != now)
+    relative.uses.store(0, std::memory_order_relaxed);
+  return relative.uses.fetch_add(1, std::memory_order_relaxed) + 1 == kHot;
+}
+
+Exploration KnownPlans::explore(const Walk& walk, const History* history) {
   Exploration e;
   e.graph = graph_of(walk);
-  if (!may_generalize() || (family && family->failures >= kFailures))
+  if (!may_generalize() || (history && history->failures >= kFailures))
     return e;
-  std::vector<Numbers> samples = family ? family->explored : with_moved_slices(walk);
+  std::vector<Numbers> samples = history ? history->explored : with_moved_slices(walk);
   if (samples.empty())
     return e;
   samples.push_back(walk.numbers);
@@ -104,15 +128,19 @@ Exploration KnownPlans::explore(const Walk& walk, Family* family) {
 }
 
 void KnownPlans::put(const Walk& walk, const KnownPlan& plan, bool failed) {
-  Family* family = family_of(walk.signature);
+  const std::uint64_t key = hash_of(walk.signature);
+  std::list<Family> gone; // let go after the lock: programs take their time
+  std::unique_lock lock(mutex_);
+  ++puts_;
+  Family* family = family_of(walk.signature, key);
   if (!family) {
-    const std::uint64_t key = hash_of(walk.signature);
     if (const auto other = index_.find(key); other != index_.end())
-      erase(other->second);
+      erase(other->second, gone);
     families_.emplace_front();
     family = &families_.front();
     family->key = key;
     family->words = walk.signature;
+    family->used.set(puts_);
     index_.emplace(key, families_.begin());
   }
   if (std::find(family->explored.begin(), family->explored.end(), walk.numbers) ==
@@ -121,13 +149,13 @@ void KnownPlans::put(const Walk& walk, const KnownPlan& plan, bool failed) {
   if (family->explored.size() > kExplored)
     family->explored.erase(family->explored.begin());
   if (plan.relative) {
-    family->relative.push_back({plan.relative, {}, 0});
+    family->relative.emplace_back(plan.relative);
     if (family->relative.size() > kRelative)
-      family->relative.erase(family->relative.begin());
+      family->relative.pop_front();
   } else {
-    family->exact.push_front({walk.numbers, plan.program, plan.overwrites});
-    if (family->exact.size() > kExact)
-      family->exact.pop_back();
+    if (family->exact.size() == kExact)
+      family->exact.erase(least_used(family->exact));
+    family->exact.emplace_front(walk.numbers, plan.program, plan.overwrites, puts_);
     family->failures += failed ? 1 : 0;
   }
   size_ -= family->size;
@@ -136,13 +164,13 @@ void KnownPlans::put(const Walk& walk, const KnownPlan& plan, bool failed) {
                      (family->explored.size() + family->exact.size() + 3 * family->relative.size());
   size_ += family->size;
   while (families_.size() > kFamilies || (size_ > kSize && families_.size() > 1))
-    erase(std::prev(families_.end()));
+    erase(least_used(families_), gone);
 }
 
-void KnownPlans::erase(Place place) {
+void KnownPlans::erase(Place place, std::list<Family>& gone) {
   size_ -= place->size;
   index_.erase(place->key);
-  families_.erase(place);
+  gone.splice(gone.begin(), families_, place);
 }
 
 KnownPlans& known_plans() {
@@ -179,7 +207,6 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
   }
   if (!plan)
     plan.program = program_of(e.graph, plan.overwrites);
-  std::lock_guard lock(engine_mutex());
   known_plans().put(walk, plan, e.relative && !plan.relative);
   return plan;
 }

@@ -29,11 +29,6 @@ std::shared_ptr<Scope> scope_for(Op op, const Inputs& inputs) {
 
 } // namespace
 
-std::mutex& engine_mutex() noexcept {
-  static auto* const mutex = new std::mutex; // outlives tensors of static duration
-  return *mutex;
-}
-
 namespace {
 
 // Lets operands go, those that others have too at once, the others later.
@@ -52,6 +47,8 @@ void Inputs::push_back(NodePtr node) {
   ensure(size_ < kMost, "an operation with more than {} operands", kMost);
   list_[size_++] = std::move(node);
 }
+
+Node::Node() : home(&this_stream()) {}
 
 Node::~Node() {
   leave_queue();
@@ -72,63 +69,35 @@ Node::~Node() {
   dying = nullptr;
 }
 
-// Some of all handles. Nothing is locked while its lock is held but a handle's own.
-struct HandleList {
-  SpinLock mutex;
-  Handle* first = nullptr;
-};
-
-namespace {
-
-constexpr std::size_t kHandleLists = 16;
-
-// Each thread puts its handles into one of them.
-struct alignas(64) HandleLine {
-  HandleList list;
-};
-
-std::array<HandleLine, kHandleLists>& all_handles() noexcept {
-  static auto* const lists =
-      new std::array<HandleLine, kHandleLists>; // outlives tensors of static duration
-  return *lists;
-}
-
-HandleList& handles_of_thread() noexcept {
-  [[gnu::tls_model("initial-exec")]] static thread_local HandleList* own = nullptr;
-  if (own == nullptr) {
-    static std::atomic<std::size_t> threads{0};
-    own = &all_handles()[threads.fetch_add(1, std::memory_order_relaxed) % kHandleLists].list;
-  }
-  return *own;
-}
-
-} // namespace
-
 Handle::Handle(NodePtr node)
     : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)),
-      list_(handles_of_thread()) {
+      stream_(this_stream()) {
   refer(*node_, 1);
-  std::lock_guard lock(list_.mutex);
-  behind_ = list_.first;
+  HandleList& list = stream_.handles;
+  std::lock_guard lock(list.mutex);
+  behind_ = list.first;
   if (behind_)
     behind_->before_ = this;
-  list_.first = this;
+  list.first = this;
 }
 
 Handle::~Handle() {
   refer(*node_, -1);
-  std::lock_guard lock(list_.mutex); // let go before the members are destroyed
-  (before_ ? before_->behind_ : list_.first) = behind_;
+  HandleList& list = stream_.handles;
+  std::lock_guard lock(list.mutex); // let go before the members are destroyed
+  (before_ ? before_->behind_ : list.first) = behind_;
   if (behind_)
     behind_->before_ = before_;
 }
 
 void for_each_handle(const std::function<void(const Handle&)>& visit) {
-  for (HandleLine& line : all_handles()) {
-    std::lock_guard lock(line.list.mutex);
-    for (const Handle* h = line.list.first; h; h = h->behind_)
-      visit(*h);
-  }
+  for_each_stream([&](Stream& stream) { visit_handles(stream.handles, visit); });
+}
+
+void visit_handles(HandleList& list, const std::function<void(const Handle&)>& visit) {
+  std::lock_guard lock(list.mutex);
+  for (const Handle* h = list.first; h; h = h->behind_)
+    visit(*h);
 }
 
 NodePtr Handle::node() const {
@@ -136,7 +105,15 @@ NodePtr Handle::node() const {
   return node_;
 }
 
+NodePtr Handle::node_at(const Stream& home) const {
+  std::lock_guard lock(mutex_);
+  return node_->home.load(std::memory_order_relaxed) == &home ? node_ : nullptr;
+}
+
 void Handle::refer(Node& node, int count) const noexcept {
+  Stream* const home = node.home.load(std::memory_order_relaxed);
+  if (home != &stream_ && !home->abroad.load(std::memory_order_relaxed))
+    home->abroad.store(true, std::memory_order_relaxed);
   node.handles.add(count, holds_ ? count : 0);
 }
 
@@ -207,7 +184,7 @@ void Handle::own(std::shared_ptr<GradSlot> slot) {
 }
 
 void make_grad_leaf(Node& node, const std::shared_ptr<GradSlot>& slot) {
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(node);
   node.slot = slot;
   node.grad_leaf = true;
   if (Placement at = node.placement(); at.kind == Placement::Kind::Preferred)
@@ -216,7 +193,7 @@ void make_grad_leaf(Node& node, const std::shared_ptr<GradSlot>& slot) {
 }
 
 std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(*node);
   return node->slot.lock();
 }
 
@@ -357,6 +334,11 @@ NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs a
   node->scope = scope_for(op, inputs);
   if (!node->scope && current_scope())
     node->scope = current_scope()->shared_from_this();
+  Stream& own = *node->home.load(std::memory_order_relaxed);
+  for (const NodePtr& input : inputs)
+    if (Stream* const home = input->home.load(std::memory_order_relaxed);
+        home != &own && input->kind == Node::Kind::Op)
+      home->crossed.store(true, std::memory_order_relaxed);
   if (is_float(dtype) && op != Op::StopGradient && grad_enabled())
     for (const NodePtr& input : inputs)
       if (input->needs_grad.load(std::memory_order_relaxed)) {
@@ -372,7 +354,7 @@ NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs a
     node->site = call_sites::here();
   runtime::count().ops_recorded.add(1);
   if (!node->scope) {
-    node->stream = &this_stream();
+    node->stream = &own;
     node->stream->triggers.recorded(node);
     // What a gradient may need keeps its recipe: nothing is gained by running it early.
     if (!node->needs_grad.load(std::memory_order_relaxed)) {
@@ -434,7 +416,7 @@ NodePtr alias_node(const NodePtr& node) {
     return number_node(node->number);
   runtime::StoragePtr storage;
   {
-    std::lock_guard lock(engine_mutex());
+    const EngineLock lock(*node);
     storage = node->storage;
   }
   if (storage) {

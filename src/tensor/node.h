@@ -7,6 +7,7 @@
 #include "runtime/storage.h"
 #include "support/block_pool.h"
 #include "support/spin_lock.h"
+#include "tensor/engine_lock.h"
 #include "tensor/placement.h"
 #include "tensor/queue.h"
 
@@ -137,7 +138,7 @@ private:
 
 /// One value: an operation on other values, or a leaf. form, inputs and scope never change, but
 /// that materialization drops the inputs of nodes that no gradient needs. What is marked (lock)
-/// belongs to engine_mutex().
+/// belongs to the thread that holds its home stream or all nodes (engine_lock.h).
 struct Node : std::enable_shared_from_this<Node> {
   // What every walk looks at, close together.
   enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
@@ -154,6 +155,7 @@ struct Node : std::enable_shared_from_this<Node> {
   std::atomic<bool> spent{false}; ///< backward() has let its recipe go
   Inputs inputs;                  ///< (lock) once the node is shared
   Stream* stream = nullptr;       ///< of the thread that recorded it; null in a scope
+  std::atomic<Stream*> home;      ///< whose holder may use what is marked (lock)
   std::int64_t queued = 0;        ///< (lock) what it counts there: 1, or bytes of data
   ir::Node form;                  ///< op, dtype, shape, attributes; its inputs are not used
   std::shared_ptr<Scope> scope;   ///< null for plain lazy tensors
@@ -165,7 +167,7 @@ struct Node : std::enable_shared_from_this<Node> {
   /// (lock) What its evaluation threw, where what it was to be computed from is gone.
   std::exception_ptr failure;
 
-  Node() = default;
+  Node(); ///< at home in this thread's stream
   Node(const Node&) = delete;
   ~Node(); ///< iterative: a chain of any length may go at once
 
@@ -185,8 +187,6 @@ private:
   std::atomic<Placement> placement_{Placement{}};
 };
 
-struct HandleList;
-
 /// What copies of a Tensor share. It holds its value, which is then stored with what is computed
 /// beside it, except while a temporary that was passed on is the only Tensor that has the handle.
 class Handle {
@@ -195,8 +195,9 @@ public:
   ~Handle();
   Handle(const Handle&) = delete;
   NodePtr node() const;
-  void set(NodePtr node);         ///< of equal shape and dtype
-  NodePtr exchange(NodePtr node); ///< likewise; gives the old one
+  NodePtr node_at(const Stream& home) const; ///< null if it is at home elsewhere
+  void set(NodePtr node);                    ///< of equal shape and dtype
+  NodePtr exchange(NodePtr node);            ///< likewise; gives the old one
   /// set() if the node is still `expected`; whether it was.
   bool replace(const NodePtr& expected, NodePtr node);
   /// Keeps a slot alive for as long as the handle lives.
@@ -224,6 +225,7 @@ public:
 
 private:
   friend void for_each_handle(const std::function<void(const Handle&)>& visit);
+  friend void visit_handles(HandleList& list, const std::function<void(const Handle&)>& visit);
   void refer(Node& node, int count) const noexcept; // needs mutex_
   void set_holds(bool holds) noexcept;              // needs mutex_
   mutable SpinLock mutex_;
@@ -231,12 +233,14 @@ private:
   bool holds_ = true;
   std::atomic<const Tensor*> temporary_{nullptr}; // the one that was passed on
   std::shared_ptr<GradSlot> slot_;
-  HandleList& list_;                             ///< that it is in
+  Stream& stream_;                               ///< in whose list it is
   Handle *before_ = nullptr, *behind_ = nullptr; ///< in the list
 };
 
 /// Visits all handles of all threads. `visit` must not make or drop handles.
 void for_each_handle(const std::function<void(const Handle&)>& visit);
+/// Of one list.
+void visit_handles(HandleList& list, const std::function<void(const Handle&)>& visit);
 
 /// The way from Tensors to nodes and back.
 struct Access {
@@ -274,9 +278,6 @@ struct Access {
 /// Handle::replace(), between the moments at which calls of compiled functions take their values:
 /// such a call sees all updates of another thread up to one, and none behind it.
 bool replace_outside(Handle& handle, const NodePtr& expected, NodePtr node);
-
-/// Guards the fields marked (lock) of all nodes.
-std::mutex& engine_mutex() noexcept;
 
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local Scope* scope_of_thread = nullptr;
 /// The scope in which this thread records; null most of the time.

@@ -30,8 +30,8 @@ void forget(const Tensor* object) { // needs calls_mutex
 
 } // namespace
 
-std::mutex& calls_mutex() noexcept {
-  static auto* const mutex = new std::mutex;
+AdaptiveMutex& calls_mutex() noexcept {
+  static auto* const mutex = new AdaptiveMutex;
   return *mutex;
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "egret/tensor.h"
+#include "support/adaptive_mutex.h"
 
 #include <memory>
-#include <mutex>
 
 namespace egret::detail {
 
@@ -23,7 +23,7 @@ using OwnerPtr = std::shared_ptr<Owner>;
 /// Guards owners, Handle::mark and which value a handle has: a call takes the values that it reads
 /// and claims the states that it writes, all of them at one moment. Never held while something is
 /// computed or compiled, nor when an OwnerPtr is dropped.
-std::mutex& calls_mutex() noexcept;
+AdaptiveMutex& calls_mutex() noexcept;
 
 /// The owner at a Tensor object's address. Its handle is marked as watched, so that the object
 /// reports when it is bound to another one.

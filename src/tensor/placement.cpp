@@ -121,7 +121,7 @@ using namespace detail;
 Device Tensor::device() const {
   const NodePtr node = Access::node(*this, "device");
   if (!node->placement().is_bound()) {
-    std::lock_guard lock(engine_mutex());
+    const EngineLock lock(*node);
     if (node->storage)
       return Device(node->storage->device().name());
   }

@@ -55,6 +55,8 @@ FreeStreams& free_streams() noexcept {
   return *streams;
 }
 
+std::atomic<Stream*> all_streams{nullptr};
+
 [[gnu::tls_model("initial-exec")]] thread_local Stream* own_stream = nullptr;
 thread_local bool stream_returned = false; // also read by what the thread destroys later
 
@@ -78,6 +80,11 @@ Stream& take_stream() {
     std::lock_guard lock(free.mutex);
     if (free.list.empty()) {
       own_stream = new Stream; // nodes refer to it for as long as they live
+      static std::uint64_t streams = 0;
+      own_stream->number = streams++;
+      own_stream->next = all_streams.load(std::memory_order_relaxed);
+      while (!all_streams.compare_exchange_weak(own_stream->next, own_stream)) {
+      }
     } else {
       own_stream = free.list.back();
       free.list.pop_back();
@@ -277,6 +284,10 @@ bool computes_beside() {
 
 Stream& this_stream() {
   return own_stream ? *own_stream : take_stream();
+}
+
+Stream* first_stream() noexcept {
+  return all_streams.load();
 }
 
 void statement_ended() noexcept {

@@ -1,6 +1,7 @@
 // What each thread has recorded and nobody has computed yet, and when it runs without being read.
 #pragma once
 
+#include "support/spin_lock.h"
 #include "tensor/triggers.h"
 
 #include <array>
@@ -13,10 +14,29 @@
 namespace egret::detail {
 
 struct Node;
+class Handle;
+
+/// Some of all handles. Nothing is locked while its lock is held but a handle's own.
+struct HandleList {
+  SpinLock mutex;
+  Handle* first = nullptr;
+};
 
 /// Nodes that live count here: operations without a value, and leaves made from data with their
 /// bytes. One for each thread; that of a thread that has ended serves another one later.
 struct Stream {
+  alignas(64) std::atomic<bool> entered{false}; ///< its thread holds it (engine_lock.h)
+  bool missed = false; ///< a node of another stream was met since; of the stream's thread
+  /// A node that is recorded elsewhere is made of one that is at home here: to be looked for when
+  /// values are computed here.
+  std::atomic<bool> crossed{false};
+  /// Handles in other streams' lists may have nodes that are at home here.
+  std::atomic<bool> abroad{false};
+  Stream* next = nullptr;   ///< of all streams
+  std::uint64_t number = 0; ///< among all streams
+  std::uint64_t traversals = 0;
+  std::uint64_t next_epoch() noexcept { return number << 40 | ++traversals; }
+  HandleList handles; ///< that its thread has made
   std::atomic<std::int64_t> operations{0}, bytes{0};
   // What was left when the queue ran last, or less: of the stream's thread.
   std::int64_t operations_left = 0, bytes_left = 0;
@@ -37,6 +57,13 @@ struct Stream {
 
 /// This thread's.
 Stream& this_stream();
+/// Of all threads, and those of threads that have ended.
+Stream* first_stream() noexcept;
+template <class F>
+void for_each_stream(F&& visit) {
+  for (Stream* stream = first_stream(); stream; stream = stream->next)
+    visit(*stream);
+}
 
 /// A Tensor variable of this thread has another value: computes what is due (triggers.h), and runs
 /// the queue if a limit is reached. Not under any of the mutexes of nodes, handles and calls.

@@ -11,8 +11,8 @@ namespace {
 // What backward() has let go and another thread is computing may be written over what it is made
 // of.
 bool has_recipe(const Node& node) {
-  return node.kind == Node::Kind::Op && !node.grad_leaf && node.needs_grad.load() &&
-         !node.inputs.empty() && !(node.in_flight && node.spent.load());
+  return within_reach(node) && node.kind == Node::Kind::Op && !node.grad_leaf &&
+         node.needs_grad.load() && !node.inputs.empty() && !(node.in_flight && node.spent.load());
 }
 
 // A value that needs a gradient and cannot pass it on.
@@ -62,7 +62,8 @@ public:
 
 private:
   static bool is_plain(const Node& node) {
-    return node.kind == Node::Kind::Op && !node.grad_leaf && !node.needs_grad.load();
+    return within_reach(node) && node.kind == Node::Kind::Op && !node.grad_leaf &&
+           !node.needs_grad.load();
   }
   // Follows views, whose nodes are added to the way.
   static const Node& below_views(const Node& node, std::vector<const Node*>& way) {
@@ -91,22 +92,25 @@ private:
     const Node* at = stopped.inputs[0].get();
     while (has_recipe(*at) && at->form.op == Op::Reshape)
       at = at->inputs[0].get();
-    return has_recipe(*at) && at->form.op == Op::ReduceMax && at->inputs[0]->epoch == epoch_;
+    return has_recipe(*at) && at->form.op == Op::ReduceMax && within_reach(*at->inputs[0]) &&
+           at->inputs[0]->epoch == epoch_;
   }
 
   const std::uint64_t epoch_; // of the nodes that the recipe has
   std::vector<const Node*> nodes_;
 };
 
-// Needs engine_mutex().
+// Needs an EngineLock; void where that has missed something.
 class Collector {
 public:
-  explicit Collector(const DerivativeQuery& query)
-      : query_(query), epoch_(next_epoch()), taken_off_(epoch_) {}
+  Collector(const DerivativeQuery& query, const EngineLock& lock)
+      : query_(query), lock_(lock), epoch_(next_epoch()), taken_off_(epoch_) {}
 
   Recipe run() {
     for (const NodePtr& output : query_.outputs)
       walk(output);
+    if (lock_.missed())
+      return {};
     recipe_.forward = recipe_.entries.size();
     for (const NodePtr& output : query_.outputs)
       recipe_.outputs.push_back(output->place);
@@ -120,7 +124,7 @@ public:
         if (recipe_.entries[place].node->grad_leaf)
           recipe_.by.push_back(place);
     }
-    if (lasts_)
+    if (lasts_ && !lock_.missed())
       describe();
     return std::move(recipe_);
   }
@@ -131,7 +135,7 @@ private:
     std::size_t next;
   };
 
-  bool has(const Node& node) const { return node.epoch == epoch_; }
+  bool has(const Node& node) const { return within_reach(node) && node.epoch == epoch_; }
 
   Recipe::Entry& enter(const NodePtr& node) {
     node->epoch = epoch_;
@@ -142,20 +146,24 @@ private:
     return recipe_.entries.back();
   }
   std::uint32_t place_of(const NodePtr& node) {
-    if (!has(*node))
+    if (!has(*node) && within_reach(*node))
       enter(node);
-    return node->place;
+    return within_reach(*node) ? node->place : 0;
   }
 
   void walk(const NodePtr& root) {
     std::vector<Frame> stack{{&root, 0}};
     while (!stack.empty()) {
       const NodePtr& node = *stack.back().node;
+      if (!within_reach(*node))
+        return;
       if (has(*node)) {
         stack.pop_back();
         continue;
       }
       if (!has_recipe(*node) && !taken_off_.has(*node)) {
+        if (lock_.missed())
+          return;
         if (node->needs_grad.load() && !node->grad_leaf && !is_asked_for(node))
           refuse_dead_end(*node, query_.who);
         enter(node);
@@ -225,6 +233,7 @@ private:
   }
 
   const DerivativeQuery& query_;
+  const EngineLock& lock_;
   const std::uint64_t epoch_;
   TakenOff taken_off_;
   Recipe recipe_;
@@ -234,8 +243,12 @@ private:
 } // namespace
 
 Recipe recipe_of(const DerivativeQuery& query) {
-  std::lock_guard lock(engine_mutex());
-  return Collector(query).run();
+  EngineLock lock;
+  Recipe recipe = Collector(query, lock).run();
+  if (!lock.missed())
+    return recipe;
+  lock.widen();
+  return Collector(query, lock).run();
 }
 
 } // namespace egret::detail

@@ -87,7 +87,7 @@ std::vector<std::int64_t> Tensor::sizes() const {
 }
 bool Tensor::is_materialized() const {
   const NodePtr node = Access::readable(*this, "is_materialized");
-  std::lock_guard lock(engine_mutex());
+  const EngineLock lock(*node);
   return node->kind == Node::Kind::Number || node->storage != nullptr;
 }
 

@@ -319,7 +319,7 @@ public:
 
 private:
   static bool is_leaf(const Node& node) {
-    std::lock_guard lock(engine_mutex());
+    const EngineLock lock(node);
     return node.is_leaf_value();
   }
   std::unordered_map<const Node*, std::size_t> source_of_, output_of_;

@@ -130,7 +130,7 @@ protected:
   /// A nest's time follows from what it is of, which no parameter changes much.
   bool ranks() const override { return false; }
 
-  std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
+  std::vector<Schedule> proposals(const Region&, const Target& target) const override {
     std::vector<Schedule> out;
     const auto add = [&](const char* knob, std::int64_t value, std::int64_t vector_bytes = 0) {
       Schedule& s = out.emplace_back();

@@ -68,7 +68,8 @@ TEST(Wrap, ReadsTheCallersMemoryAndLetsItGoOnce) {
 }
 
 // Whether another thread can have it.
-bool is_free(std::mutex& mutex) {
+template <class Mutex>
+bool is_free(Mutex& mutex) {
   bool had = false;
   std::thread([&] {
     had = mutex.try_lock();
