@@ -55,7 +55,7 @@ private:
 } // namespace
 
 void PlanStore::touch(const Entry& entry) noexcept {
-  static std::atomic<std::uint64_t> clock{0};
+  static std::atomic<std::uint64_t> clock{1}; // no entry was used at 0
   if (entry.used.load(std::memory_order_relaxed) == clock.load(std::memory_order_relaxed))
     return; // threads that run one plan write nothing that they share
   entry.used.store(clock.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
