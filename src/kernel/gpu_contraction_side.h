@@ -21,7 +21,8 @@ std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int l
 
 /// Elements that one asynchronous copy of at most 16 bytes can move along the innermost axis of the
 /// group: neighbours at aligned addresses, which are in memory or in a hole as a whole, and in one
-/// tensor of a concatenation. 1 where they are no neighbours, 0 where the side is no copy of memory.
+/// tensor of a concatenation. 1 where they are no neighbours, 0 where the side is no copy of
+/// memory.
 int widest_piece(const Region& region, const ContractionForm& form, const Side& side,
                  const AxisGroup& along);
 

@@ -25,7 +25,7 @@ struct GpuTiles {
   int bm = 64, bn = 64, bk = 16;
   int stages = 2;
   int warps_m = 2, warps_n = 2;
-  int warps_k = 1; ///< sets of such warps that share the depth of each piece of the ring
+  int warps_k = 1;        ///< sets of such warps that share the depth of each piece of the ring
   std::int64_t group = 1; ///< tiles along the rows that are walked before the columns move on
   std::int64_t split = 1; ///< blocks that share the depth of one tile
   /// Stream-K: the tiles of the last wave of so many blocks are cut along the depth into as many

@@ -54,7 +54,6 @@ public:
 
 private:
   void sort() {
-    const RadixShape shape = sort_of(f_, s_.threads);
     const int bits = int(std::bit_width(std::uint64_t(f_.bins.upper())));
     const ValueId nowhere = b_.constant(Scalar::of(DType::U32, f_.bins.value()));
     sort_.sort(Expr(updates_), bits, [&](const Expr& at, const std::vector<Guard>& mask) {

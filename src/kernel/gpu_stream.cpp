@@ -492,7 +492,7 @@ private:
     const Region region = with_late_divisors(given, StreamTakes::Vectors);
     const FoundStream found = find_stream(region, StreamTakes::Vectors);
     std::vector<Schedule> space;
-    if (found.ok)
+    if (found.ok && !stored_scores_take_less(region, found.form, target))
       for (const StreamTiles& t : thread_stream_space(region, found.form, target))
         space.push_back(thread_schedule_of(t));
     return space;

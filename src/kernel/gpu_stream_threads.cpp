@@ -6,6 +6,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
+#include "kernel/gpu_fma_time.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_stream_rows.h"
 #include "support/checked.h"
@@ -361,10 +362,11 @@ std::string thread_stream_refused(const Region& region, const StreamForm& form) 
   return "";
 }
 
-std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamForm& form,
-                                             const Target& target) {
-  if (!thread_stream_refused(region, form).empty())
-    return {};
+namespace {
+
+/// By the estimate of their cycles.
+std::vector<std::pair<double, StreamTiles>>
+tiles_by_time(const Region& region, const StreamForm& form, const Target& target) {
   constexpr std::int64_t kMostHeld = 208, kOtherBytes = 8192;
   const SharedLines lines = shared_lines_of(region, form);
   std::vector<std::pair<double, StreamTiles>> found;
@@ -378,10 +380,79 @@ std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamF
       }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  return found;
+}
+
+/// The share of points that add something to a sum, by some of them: indices tell it. Of all rows,
+/// and of the row that has most.
+struct LiveShare {
+  double all = 1, longest = 1;
+};
+LiveShare live_share(const Region& region, const StreamForm& form) {
+  constexpr std::int64_t kSamples = 13;
+  if (form.bounds.empty())
+    return {};
+  LiveShare share{0, 0};
+  for (std::int64_t r = 0; r < kSamples; ++r) {
+    int live = 0;
+    for (std::int64_t p = 0; p < kSamples; ++p)
+      live += std::all_of(form.bounds.begin(), form.bounds.end(), [&](const Expr& bound) {
+        const Expr at = substitute(bound, [&](const Expr& v) -> std::optional<Expr> {
+          if (!v.is_axis())
+            return std::nullopt;
+          const int axis = v.axis_number();
+          const std::int64_t n = usual_size(region.axes[static_cast<std::size_t>(axis)].extent);
+          const bool is_place = std::count(form.places.axes.begin(), form.places.axes.end(), axis);
+          return Expr((n - 1) * (is_place ? p : r) / (kSamples - 1));
+        });
+        return !at.is_constant() || at.value() >= 0;
+      });
+    share.all += live / double(kSamples * kSamples);
+    share.longest = std::max(share.longest, live / double(kSamples));
+  }
+  return share;
+}
+
+} // namespace
+
+std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamForm& form,
+                                             const Target& target) {
   std::vector<StreamTiles> space;
-  for (const auto& [cycles, t] : found)
-    space.push_back(t);
+  if (thread_stream_refused(region, form).empty())
+    for (const auto& [cycles, t] : tiles_by_time(region, form, target))
+      space.push_back(t);
   return space;
+}
+
+bool stored_scores_take_less(const Region& region, const StreamForm& form, const Target& target) {
+  constexpr double kClock = 1.7e9, kLaunchSeconds = 2.2e-6, kCacheBytes = 4e12, kMostBytes = 128e6;
+  const std::int64_t batch = usual_size(form.batch.extent), rows = usual_size(form.rows.extent),
+                     places = usual_size(form.places.extent);
+  const double bytes = 4.0 * double(batch) * double(rows) * double(places);
+  const auto tiles = tiles_by_time(region, form, target);
+  if (tiles.empty() || bytes > kMostBytes)
+    return false;
+  const auto seconds = [&](std::int64_t columns, std::int64_t depth) {
+    const auto choices = fma_choices({rows, columns, depth, batch}, target);
+    return choices.empty() ? HUGE_VAL : choices[0].cycles / kClock + kLaunchSeconds;
+  };
+  double stored = form.row_stages.empty() ? 0 : kLaunchSeconds + 2 * bytes / kCacheBytes;
+  for (const ContractionForm& p : form.products)
+    stored += seconds(places, p.depth.extent.value()) + bytes / kCacheBytes;
+  for (const ContractionForm& s : form.sums)
+    stored += seconds(s.depth.extent.value(), places) + bytes / kCacheBytes;
+  // Where all blocks run at once, the one with the longest rows says how long that takes. Tiles at
+  // the border of what is masked are made in full. Exponentials of the scores, and what their
+  // maximum scales, took 0.7 to 1.4 times as long again as all that the estimate counts.
+  const StreamTiles& best = tiles[0].second;
+  const std::int64_t blocks = batch * ceil_quotient(rows, best.rows());
+  const LiveShare share = live_share(region, form);
+  const double live = blocks <= target.workers * (16 / best.warps) ? share.longest
+                                                                   : std::min(1.0, share.all + 0.1),
+               scaled = form.row_stages.empty() ? 1 : 1.8;
+  const double streamed =
+      scaled * live * tiles[0].first * std::max(1, form.passes) / kClock + kLaunchSeconds;
+  return stored < 0.9 * streamed;
 }
 
 KernelProgram make_thread_stream(const Region& region, const StreamForm& form,

@@ -18,6 +18,11 @@ std::string thread_stream_refused(const Region& region, const StreamForm& form);
 std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamForm& form,
                                              const Target& target);
 
+/// Whether kernels of their own for the products and sums, with the scores in memory between them,
+/// are predicted to take less time than the best tiles. Of scores that fill a cache a few times at
+/// the most: what a stream is for as well is that larger ones need no memory.
+bool stored_scores_take_less(const Region& region, const StreamForm& form, const Target& target);
+
 /// 32-bit registers of a thread for what stays in them over a tile.
 std::int64_t thread_stream_registers(const StreamForm& form, const StreamTiles& tiles);
 

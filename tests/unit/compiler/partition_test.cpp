@@ -1,4 +1,5 @@
 // How many kernels well-known programs become, and which values they store.
+#include "backend/cuda/target.h"
 #include "compiler/canonical.h"
 #include "compiler/compile.h"
 #include "compiler/partition.h"
@@ -138,6 +139,26 @@ TEST(Partition, NaiveAttentionIsThreeKernels) {
   NodeId masked = g.select(g.binary(Op::Lt, rows, cols), scalar(g, -1e30, box), scores);
   g.outputs = {matmul_node(g, softmax_node(g, masked), v)};
   EXPECT_EQ(split(g).partition.groups.size(), 3u);
+}
+
+/// The streams among a GPU's kernels of softmax-like sums of `places` scores of f32 in each row.
+std::ptrdiff_t streams_on_gpu(std::int64_t rows, std::int64_t places) {
+  Graph g;
+  const NodeId q = g.input("q", DType::F32, {rows, 64}), k = g.input("k", DType::F32, {64, places}),
+               v = g.input("v", DType::F32, {places, 64});
+  g.outputs = {matmul_node(g, g.unary(Op::Exp, matmul_node(g, q, k)), v)};
+  const Graph whole = prepare_outputs(ir::without_dead_code(g));
+  const GraphFacts facts(whole);
+  const Partition partition =
+      partition_for_target(facts, true, backend::cuda::known_target(90), {});
+  return std::count_if(partition.groups.begin(), partition.groups.end(),
+                       [](const Group& group) { return group.kind == GroupKind::Stream; });
+}
+
+// A stream shares out rows alone: with few of them most multiprocessors would have none.
+TEST(Partition, ScoresOfFewRowsAreStoredOnAGpuWhereThatIsFaster) {
+  EXPECT_EQ(streams_on_gpu(64, 8192), 0);
+  EXPECT_EQ(streams_on_gpu(16384, 16384), 1) << "1 GiB of scores are not stored";
 }
 
 TEST(Partition, AStreamReadsNoFactorThatItMakes) {
