@@ -99,7 +99,7 @@ private:
   }
 
   std::optional<Answer> known(const Node& node) const {
-    if (!within_reach(node)) // the walk is made again, with all nodes
+    if (!within_reach(node)) // the walk starts anew, with all nodes
       return Answer::Refused;
     if (node.epoch == w_.order[0]->epoch)
       return !(node.place & kLeafBit) && forgotten_[node.place] ? Answer::Yes : Answer::No;
