@@ -28,7 +28,8 @@ struct PartitionChoices {
   std::vector<int> chunks;
   bool columns = false; ///< kernels of column reductions may store values of every point: by target
   bool streams = true;  ///< large products may be recomputed (streaming.h)
-  bool siblings = true; ///< kernels that read the same array over the same loops become one
+  bool stored_scores = true; ///< but not where storing them is predicted to take less time
+  bool siblings = true;      ///< kernels that read the same array over the same loops become one
   bool column_reductions = true; ///< sums of columns go along with rows (fuse_column_reductions.h)
   bool batches = true;           ///< small independent kernels share a launch (batching.h)
   bool slices = true; ///< a product's kernel may take readers of its slices along (join.h)

@@ -139,6 +139,7 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
         continue;
       }
       if (!may_make(facts, rules, partition, group, built.region, target) ||
+          (own.stored_scores && kernel::stored_scores_take_less(built.region, target)) ||
           std::all_of(generators.begin(), generators.end(), [&](const kernel::Generator* g) {
             return g->space(built.region, target).empty();
           }))

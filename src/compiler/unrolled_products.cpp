@@ -29,6 +29,9 @@ namespace {
 /// longer than its launch, and keeps what follows it in its kernel.
 constexpr std::size_t kFewestProducts = 4;
 constexpr std::int64_t kMostTerms = 1 << 24;
+/// Values that one stack has at the most: the kernel of a stack reads them all by instructions of
+/// their own, and stacks of as many share one code.
+constexpr std::size_t kMostStacked = 64;
 
 /// Values of the steps, along an axis of the steps.
 struct Together {
@@ -146,24 +149,31 @@ private:
     return roots;
   }
 
-  /// Sorts as a stack has them that there is already, if one has all of them side by side.
+  /// Sorts as stacks have them that there are already, if these have them all.
   bool sort_as_stacked(std::vector<Term>& terms, std::size_t side) const {
-    for (const std::vector<NodeId>& stack : stacks_) {
-      std::map<NodeId, std::size_t> places;
-      for (std::size_t i = 0; i < stack.size(); ++i)
-        places.emplace(stack[i], i);
-      std::set<std::size_t> taken;
-      for (const Term& term : terms)
-        if (const auto it = places.find(term.factors[side].root); it != places.end())
-          taken.insert(it->second);
-      if (taken.size() != terms.size() || *taken.rbegin() - *taken.begin() + 1 != terms.size())
-        continue;
-      std::sort(terms.begin(), terms.end(), [&](const Term& a, const Term& b) {
-        return places.at(a.factors[side].root) < places.at(b.factors[side].root);
-      });
-      return true;
+    if (!std::all_of(terms.begin(), terms.end(),
+                     [&](const Term& term) { return places_.contains(term.factors[side].root); }))
+      return false;
+    std::sort(terms.begin(), terms.end(), [&](const Term& a, const Term& b) {
+      return places_.at(a.factors[side].root) < places_.at(b.factors[side].root);
+    });
+    return true;
+  }
+
+  /// Sorted terms by stack of their factors: such as there are, or of as many as one may have.
+  std::vector<std::vector<Term>> by_stack(std::vector<Term> terms, std::size_t side) const {
+    const auto stack = [&](const Term& term) -> std::optional<std::size_t> {
+      const auto it = places_.find(term.factors[side].root);
+      return it == places_.end() ? std::nullopt : std::optional(it->second.first);
+    };
+    std::vector<std::vector<Term>> parts;
+    for (Term& term : terms) {
+      if (parts.empty() || parts.back().size() == kMostStacked ||
+          stack(parts.back().back()) != stack(term))
+        parts.emplace_back();
+      parts.back().push_back(std::move(term));
     }
-    return false;
+    return parts;
   }
 
   Together stacked(const std::vector<NodeId>& roots) {
@@ -178,6 +188,8 @@ private:
         return together;
       }
     together.stack = stacks_.size();
+    for (std::size_t i = 0; i < roots.size(); ++i)
+      places_.try_emplace(roots[i], stacks_.size(), i);
     stacks_.push_back(roots);
     return together;
   }
@@ -257,7 +269,9 @@ private:
     if (terms.size() < kFewestProducts || roots.size() != terms.size() || !are_of_steps(roots) ||
         reads_its_own(terms, roots))
       return;
-    add_by_one_factor(side, std::move(terms), false);
+    for (std::vector<Term>& part : by_stack(std::move(terms), s))
+      if (part.size() >= kFewestProducts)
+        add_by_one_factor(side, std::move(part), false);
   }
 
   void add_by_one_factor(int side, std::vector<Term> terms, bool are_slices) {
@@ -402,10 +416,10 @@ private:
     Addition addition;
     std::set<NodeId> joined;
     for (auto& [text, terms] : alike)
-      if (auto all = added_up(std::move(terms))) {
-        for (const Term& term : all->terms)
+      for (AddedUp& all : added_up(std::move(terms))) {
+        for (const Term& term : all.terms)
           joined.insert(term.sum);
-        addition.joined.push_back(std::move(*all));
+        addition.joined.push_back(std::move(all));
       }
     if (addition.joined.empty())
       return;
@@ -415,14 +429,14 @@ private:
     additions_.emplace(id, std::move(addition));
   }
 
-  std::optional<AddedUp> added_up(std::vector<Term> terms) {
+  std::vector<AddedUp> added_up(std::vector<Term> terms) {
     if (terms.size() < kFewestProducts)
-      return std::nullopt;
+      return {};
     const std::size_t sides = terms[0].factors.size();
     for (std::size_t s = 0; s < sides; ++s) // a common factor is another law
       for (std::size_t i = 1; i < terms.size(); ++i)
         if (terms[i].factors[s].root == terms[0].factors[s].root)
-          return std::nullopt;
+          return {};
     bool sorted = false;
     for (std::size_t s = 0; s < sides && !sorted; ++s)
       sorted = sort_slices(terms, s, false);
@@ -431,23 +445,41 @@ private:
     if (!sorted)
       std::sort(terms.begin(), terms.end(),
                 [](const Term& a, const Term& b) { return a.factors[0].root < b.factors[0].root; });
-    AddedUp all{std::move(terms), {}};
+    bool all_slices = true;
     for (std::size_t s = 0; s < sides; ++s)
-      all.factors.push_back(together(all.terms, s));
-    return all;
+      all_slices = all_slices && are_slices(terms, s);
+    std::vector<std::vector<Term>> parts;
+    if (all_slices)
+      parts.push_back(std::move(terms));
+    else
+      parts = by_stack(std::move(terms), 0);
+    std::vector<AddedUp> added;
+    for (std::vector<Term>& part : parts) {
+      if (part.size() < kFewestProducts)
+        continue;
+      AddedUp& all = added.emplace_back(AddedUp{std::move(part), {}});
+      for (std::size_t s = 0; s < sides; ++s)
+        all.factors.push_back(together(all.terms, s));
+    }
+    return added;
+  }
+
+  /// Neighbouring ones, in the order that they have.
+  static bool are_slices(const std::vector<Term>& terms, std::size_t side) {
+    const UnrolledFactor& first = terms[0].factors[side];
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      const UnrolledFactor& f = terms[i].factors[side];
+      if (!f.is_slice || f.whole != first.whole || f.axis != first.axis ||
+          f.index != first.index + static_cast<std::int64_t>(i))
+        return false;
+    }
+    return true;
   }
 
   /// In the order that they have.
   Together together(const std::vector<Term>& terms, std::size_t side) {
-    const UnrolledFactor& first = terms[0].factors[side];
-    bool are_slices = true;
-    for (std::size_t i = 0; i < terms.size() && are_slices; ++i) {
-      const UnrolledFactor& f = terms[i].factors[side];
-      are_slices = f.is_slice && f.whole == first.whole && f.axis == first.axis &&
-                   f.index == first.index + static_cast<std::int64_t>(i);
-    }
-    if (are_slices)
-      return {true, &first, 0, 0, static_cast<std::int64_t>(terms.size())};
+    if (are_slices(terms, side))
+      return {true, &terms[0].factors[side], 0, 0, static_cast<std::int64_t>(terms.size())};
     return stacked(roots_of(terms, side));
   }
 
@@ -530,12 +562,13 @@ private:
   std::vector<NodeId> to_;
   std::deque<ByOneFactor> groups_; // in place: others point to them
   std::map<NodeId, std::pair<ByOneFactor*, std::size_t>> by_sum_;
-  std::multimap<NodeId, const ByOneFactor*> waits_; ///< by root: its sums
-  std::vector<int> levels_;                         ///< by node: are_of_steps()
-  std::map<NodeId, Addition> additions_;            ///< by the last addition
-  std::set<NodeId> added_;                          ///< sums that are part of one
-  std::vector<std::vector<NodeId>> stacks_;         ///< roots
-  std::vector<NodeId> made_;                        ///< by stack
+  std::multimap<NodeId, const ByOneFactor*> waits_;              ///< by root: its sums
+  std::vector<int> levels_;                                      ///< by node: are_of_steps()
+  std::map<NodeId, Addition> additions_;                         ///< by the last addition
+  std::set<NodeId> added_;                                       ///< sums that are part of one
+  std::vector<std::vector<NodeId>> stacks_;                      ///< roots
+  std::map<NodeId, std::pair<std::size_t, std::size_t>> places_; ///< by root: first stack, in it
+  std::vector<NodeId> made_;                                     ///< by stack
 };
 
 } // namespace

@@ -32,6 +32,9 @@ const Generator& gpu_library_generator();
 /// a CPU and on a GPU.
 const Generator& stream_generator();
 const Generator& gpu_stream_generator();
+/// Whether kernels of their own for a stream's products and sums, with the scores in memory between
+/// them, are predicted to take less time on a GPU than the stream.
+bool stored_scores_take_less(const Region& region, const Target& target);
 /// Sums over the columns of a product of any depth, which is made once and never stored.
 const Generator& gpu_row_products_generator();
 

@@ -492,7 +492,7 @@ private:
     const Region region = with_late_divisors(given, StreamTakes::Vectors);
     const FoundStream found = find_stream(region, StreamTakes::Vectors);
     std::vector<Schedule> space;
-    if (found.ok && !stored_scores_take_less(region, found.form, target))
+    if (found.ok)
       for (const StreamTiles& t : thread_stream_space(region, found.form, target))
         space.push_back(thread_schedule_of(t));
     return space;
@@ -592,6 +592,15 @@ private:
 };
 
 } // namespace
+
+bool stored_scores_take_less(const Region& given, const Target& target) {
+  if (!target.is_gpu() ||
+      find_stream(with_late_divisors(given, StreamTakes::MatrixUnits)).ok) // by matrix units
+    return false;
+  const Region region = with_late_divisors(given, StreamTakes::Vectors);
+  const FoundStream found = find_stream(region, StreamTakes::Vectors);
+  return found.ok && stored_scores_take_less(region, found.form, target);
+}
 
 const Generator& gpu_stream_generator() {
   static const GpuStreamGenerator generator;

@@ -80,9 +80,10 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
 }
 
 std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
-                                     const kernel::Target& target) {
+                                     const kernel::Target& target,
+                                     const compiler::PartitionChoices& choices) {
   const compiler::CandidateGraph g(compiler::prepare_outputs(ir::without_dead_code(graph)));
-  return cases_of(g.graph(), inputs, compiler::partition_for(g, {}, target).regions);
+  return cases_of(g.graph(), inputs, compiler::partition_for(g, {}, target, choices).regions);
 }
 
 void take_over_operands(kernel::Region& region) {

@@ -33,7 +33,8 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph,
 /// The same of the regions that a target gets.
 std::vector<RegionCase> region_cases(const ir::Graph& graph,
                                      std::span<const backend::reference::HostArray> inputs,
-                                     const kernel::Target& target);
+                                     const kernel::Target& target,
+                                     const compiler::PartitionChoices& choices = {});
 
 /// Declares that outputs take the memory of operands, each of another, wherever that is allowed.
 void take_over_operands(kernel::Region& region);

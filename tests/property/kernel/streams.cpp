@@ -69,7 +69,7 @@ TEST_P(StreamsOfThreads, AgreeWithTheReferenceAndStoreNoScores) {
   const auto inputs = testing::random_inputs(graph, 4, {.special = special, .range = 1});
   const std::int64_t scores = f.batch * f.heads * f.shared * f.queries * f.keys;
   int streams = 0;
-  for (const auto& c0 : testing::region_cases(graph, inputs, target)) {
+  for (const auto& c0 : testing::region_cases(graph, inputs, target, {.stored_scores = false})) {
     for (const kernel::Output& out : c0.region.outputs)
       EXPECT_LT(element_count(out.shape).value(), scores) << print(c0.region);
     const auto c = testing::aligned_for(c0, target);
@@ -287,7 +287,7 @@ TEST(StreamsOf, ScoresSmallerThanTheKeysAreMadeWhereOneKernelMakesThemOnce) {
     Attention f{"", target.workers, 2, 4, 1, 150, 64, 48, type, Mask::None, false, false, false};
     const ir::Graph graph = attention_graph(f);
     const auto inputs = testing::random_inputs(graph, 5, {.special = false, .range = 1});
-    const auto cases = testing::region_cases(graph, inputs, target);
+    const auto cases = testing::region_cases(graph, inputs, target, {.stored_scores = false});
     ASSERT_EQ(cases.size(), 1u);
     const auto c = testing::aligned_for(cases[0], target);
     const auto space = generator.space(c.region, target);

@@ -173,6 +173,13 @@ TEST(UnrolledProducts, OfResultsOfTheStepsAreJoinedWhereNoStepReadsThem) {
   EXPECT_EQ(print(join_unrolled_products(own)), print(own));
 }
 
+// A stack of all steps of a long loop would be a kernel that reads as many values.
+TEST(UnrolledProducts, OfLongLoopsAreJoinedInParts) {
+  const Graph graph = steps_of(150, false), joined = join_unrolled_products(graph);
+  EXPECT_EQ(products_of(joined), 3u);
+  ir::verify(joined);
+}
+
 TEST(UnrolledProducts, ThatAreAddedUpAreOneSum) {
   Graph g;
   const NodeId x = g.input("x", DType::F32, {4, 3, 5});
