@@ -52,8 +52,8 @@ bool may_fold(const C& c) {
 bool has_layouts(const C& c) {
   return !c.choices.layout_changes.empty();
 }
-bool joins_products(const C& c) { // a joined product is whole in memory
-  return c.options.fuse && !c.options.memory_limit;
+bool joins_products(const C& c) {
+  return c.options.fuse;
 }
 bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
@@ -293,7 +293,7 @@ constexpr std::array kPasses = {
   Pass{"resolve-slices", Phase::Graph, "slices of joined values are taken of the piece that lies there",
        nullptr, [](C& c) { c.graph = resolve_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"join-unrolled-products", Phase::Graph, "products of one form, in steps of a loop, become one product of all steps",
-       joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph); }, kDevelopers, verify_graph, print_graph},
+       joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph, !c.options.memory_limit); }, kDevelopers, verify_graph, print_graph},
   Pass{"rejoin-slices", Phase::Graph, "padded slices of one value that are added up are that value again",
        nullptr, [](C& c) { c.graph = rejoin_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",

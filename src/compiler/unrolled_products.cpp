@@ -76,10 +76,13 @@ public:
   explicit Joiner(const Graph& graph)
       : graph_(graph), facts_(graph), sums_(graph), to_(graph.size(), ir::kNoNode) {}
 
-  Graph run() {
+  Graph run(bool by_one_factor) {
     find_sums_by_one_factor(true);
     find_additions();
-    find_sums_by_one_factor(false);
+    if (by_one_factor)
+      find_sums_by_one_factor(false);
+    else
+      by_sum_.clear();
     if (by_sum_.empty() && additions_.empty())
       return graph_;
     made_.resize(stacks_.size(), ir::kNoNode);
@@ -573,8 +576,8 @@ private:
 
 } // namespace
 
-Graph join_unrolled_products(const Graph& graph) {
-  return Joiner(graph).run();
+Graph join_unrolled_products(const Graph& graph, bool by_one_factor) {
+  return Joiner(graph).run(by_one_factor);
 }
 
 } // namespace egret::compiler

@@ -13,6 +13,9 @@ namespace egret::compiler {
 ///   of the joined one, with the same terms:  a_t . w  =  (stack of a_t) . w at t
 /// - those that are added up are one sum, over the steps too:  sum over t of a_t . b_t  =
 ///   (stack of a_t) . (stack of b_t). Sums of finite terms change by rounding only.
-ir::Graph join_unrolled_products(const ir::Graph& graph);
+///
+/// `by_one_factor`: the former too. They change no bits, and a joined product is whole in memory;
+/// the latter are joined in any case, so that all plans of a graph round alike.
+ir::Graph join_unrolled_products(const ir::Graph& graph, bool by_one_factor = true);
 
 } // namespace egret::compiler
