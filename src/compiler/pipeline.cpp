@@ -52,8 +52,8 @@ bool may_fold(const C& c) {
 bool has_layouts(const C& c) {
   return !c.choices.layout_changes.empty();
 }
-bool joins_products(const C& c) {
-  return c.options.fuse;
+bool joins_products(const C& c) { // but chunks are not put together again
+  return c.options.fuse && c.options.chunks.empty();
 }
 bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
