@@ -2,6 +2,7 @@
 
 #include "compiler/additions.h"
 #include "compiler/unrolled_factors.h"
+#include "ir/structure.h"
 
 #include <fmt/format.h>
 
@@ -33,29 +34,21 @@ public:
   explicit Rejoiner(const Graph& graph) : graph_(graph), additions_(graph), to_(graph.size()) {}
 
   Graph run() {
-    for (const NodeId id : graph_.inputs()) // in their slots
-      to_[id] = out_.add(Op::Input, {}, graph_[id].attrs);
     bool any = false;
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_[id];
-      if (node.op == Op::Input)
-        continue;
-      if (additions_.is_last(id))
-        if (const auto sum = rejoined(id)) {
-          to_[id] = *sum;
-          any = true;
-          continue;
-        }
-      std::vector<NodeId> inputs;
-      for (const NodeId i : node.inputs)
-        inputs.push_back(to_[i]);
-      to_[id] = out_.add(node.op, inputs, node.attrs);
-    }
-    if (!any)
-      return graph_;
-    for (const NodeId id : graph_.outputs)
-      out_.outputs.push_back(to_[id]);
-    return ir::without_dead_code(out_);
+    const Graph changed =
+        ir::rebuild(graph_, [&](Graph& out, NodeId id, std::span<const NodeId> operands) {
+          if (out_ == nullptr)
+            for (std::size_t slot = 0; slot < graph_.inputs().size(); ++slot)
+              to_[graph_.inputs()[slot]] = out.inputs()[slot];
+          out_ = &out;
+          if (additions_.is_last(id))
+            if (const auto sum = rejoined(id)) {
+              any = true;
+              return to_[id] = *sum;
+            }
+          return to_[id] = out.add(graph_[id].op, operands, graph_[id].attrs);
+        });
+    return any ? ir::without_dead_code(changed) : graph_;
   }
 
 private:
@@ -114,7 +107,7 @@ private:
         parts.push_back(to_[term]);
     NodeId sum = parts[0];
     for (std::size_t i = 1; i < parts.size(); ++i)
-      sum = out_.binary(Op::Add, sum, parts[i]);
+      sum = out_->binary(Op::Add, sum, parts[i]);
     return sum;
   }
 
@@ -125,25 +118,25 @@ private:
   /// `count` slices from the first one on, where they are padded to.
   NodeId whole_of(const PaddedSlice& first, std::int64_t count) {
     NodeId all = moved_behind_front(
-        out_, graph_, first.slice,
-        slices_in_front(out_, graph_, first.slice, to_[first.slice.whole], count));
-    Shape shape = out_[all].shape;
+        *out_, graph_, first.slice,
+        slices_in_front(*out_, graph_, first.slice, to_[first.slice.whole], count));
+    Shape shape = (*out_)[all].shape;
     shape.erase(shape.begin() + 1 + static_cast<std::ptrdiff_t>(first.axis));
-    all = out_.reshape(all, shape);
+    all = out_->reshape(all, shape);
     std::vector<std::int64_t> order;
     for (std::int64_t d = 1; d < static_cast<std::int64_t>(shape.size()); ++d)
       order.push_back(d);
     order.insert(order.begin() + static_cast<std::ptrdiff_t>(first.axis), 0);
-    all = out_.permute(all, order);
+    all = out_->permute(all, order);
     const Node& pad = graph_[first.pad];
     std::vector<Expr> before = pad.attrs.before, after = pad.attrs.after;
     after[first.axis] = after[first.axis] - Expr(count - 1);
-    return out_.pad(all, before, after, pad.attrs.value);
+    return out_->pad(all, before, after, pad.attrs.value);
   }
 
   const Graph& graph_;
   Additions additions_;
-  Graph out_;
+  Graph* out_ = nullptr; ///< while it is made
   std::vector<NodeId> to_;
 };
 

@@ -1,6 +1,7 @@
 #include "compiler/resolve_slices.h"
 
 #include "compiler/boxes.h"
+#include "ir/structure.h"
 
 #include <algorithm>
 #include <map>
@@ -22,32 +23,25 @@ public:
   explicit SliceResolver(const Graph& graph) : graph_(graph), to_(graph.size()) {}
 
   Graph run() {
-    for (const NodeId id : graph_.inputs()) // in their slots
-      to_[id] = out_.add(Op::Input, {}, graph_[id].attrs);
     bool any = false;
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_[id];
-      if (node.op == Op::Input)
-        continue;
-      if (const auto box = slice_of(node)) {
-        found_.clear();
-        if (const Found found = find(node.inputs[0], *box);
-            found.resolved && found.operations <= kMostOperations) {
-          to_[id] = make(node.inputs[0], *box);
-          any = true;
-          continue;
-        }
-      }
-      std::vector<NodeId> inputs;
-      for (const NodeId i : node.inputs)
-        inputs.push_back(to_[i]);
-      to_[id] = out_.add(node.op, inputs, node.attrs);
-    }
-    if (!any)
-      return graph_;
-    for (const NodeId id : graph_.outputs)
-      out_.outputs.push_back(to_[id]);
-    return ir::without_dead_code(out_);
+    const Graph resolved =
+        ir::rebuild(graph_, [&](Graph& out, NodeId id, std::span<const NodeId> operands) {
+          const Node& node = graph_[id];
+          if (out_ == nullptr)
+            for (std::size_t slot = 0; slot < graph_.inputs().size(); ++slot)
+              to_[graph_.inputs()[slot]] = out.inputs()[slot];
+          out_ = &out;
+          if (const auto box = slice_of(node)) {
+            found_.clear();
+            if (const Found found = find(node.inputs[0], *box);
+                found.resolved && found.operations <= kMostOperations) {
+              any = true;
+              return to_[id] = make(node.inputs[0], *box);
+            }
+          }
+          return to_[id] = out.add(node.op, operands, node.attrs);
+        });
+    return any ? ir::without_dead_code(resolved) : graph_;
   }
 
 private:
@@ -114,16 +108,16 @@ private:
     const Node& node = graph_[id];
     switch (find(id, box).as) {
     case As::Slice:
-      return shrink_to(out_, to_[id], box);
+      return shrink_to(*out_, to_[id], box);
     case As::Left:
       return make(node.inputs[1], box);
     case As::Right:
       return make(node.inputs[2], box);
     case As::Fill:
-      return out_.broadcast(out_.constant(node.attrs.value), shape_of(box));
+      return out_->broadcast(out_->constant(node.attrs.value), shape_of(box));
     case As::Inside: {
       const Box inner = *operand_box(graph_, id, box);
-      return move_box(out_, node, make(node.inputs[0], inner), box);
+      return move_box(*out_, node, make(node.inputs[0], inner), box);
     }
     case As::Computed:
       break;
@@ -131,11 +125,11 @@ private:
     std::vector<NodeId> inputs;
     for (const NodeId input : node.inputs)
       inputs.push_back(make(input, box));
-    return out_.add(node.op, inputs, node.attrs);
+    return out_->add(node.op, inputs, node.attrs);
   }
 
   const Graph& graph_;
-  Graph out_;
+  Graph* out_ = nullptr; ///< while it is made
   std::vector<NodeId> to_;
   std::map<std::pair<NodeId, Box>, Found> found_; ///< for the slice at hand
 };

@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
