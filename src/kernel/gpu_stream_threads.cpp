@@ -426,9 +426,13 @@ std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamF
 
 bool stored_scores_take_less(const Region& region, const StreamForm& form, const Target& target) {
   constexpr double kClock = 1.7e9, kLaunchSeconds = 2.2e-6, kCacheBytes = 4e12, kMostBytes = 128e6;
+  if (!thread_stream_refused(region, form).empty())
+    return false;
+  double bytes = 4; // of scores, at the largest sizes
+  for (const AxisGroup* group : {&form.batch, &form.rows, &form.places})
+    bytes *= double(group->extent.upper());
   const std::int64_t batch = usual_size(form.batch.extent), rows = usual_size(form.rows.extent),
                      places = usual_size(form.places.extent);
-  const double bytes = 4.0 * double(batch) * double(rows) * double(places);
   const auto tiles = tiles_by_time(region, form, target);
   if (tiles.empty() || bytes > kMostBytes)
     return false;

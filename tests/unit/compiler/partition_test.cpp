@@ -142,9 +142,10 @@ TEST(Partition, NaiveAttentionIsThreeKernels) {
 }
 
 /// The streams among a GPU's kernels of softmax-like sums of `places` scores of f32 in each row.
-std::ptrdiff_t streams_on_gpu(std::int64_t rows, std::int64_t places) {
+std::ptrdiff_t streams_on_gpu(const Expr& rows, const Expr& places, const Expr& depth = 64) {
   Graph g;
-  const NodeId q = g.input("q", DType::F32, {rows, 64}), k = g.input("k", DType::F32, {64, places}),
+  const NodeId q = g.input("q", DType::F32, {rows, depth}),
+               k = g.input("k", DType::F32, {depth, places}),
                v = g.input("v", DType::F32, {places, 64});
   g.outputs = {matmul_node(g, g.unary(Op::Exp, matmul_node(g, q, k)), v)};
   const Graph whole = prepare_outputs(ir::without_dead_code(g));
@@ -159,6 +160,8 @@ std::ptrdiff_t streams_on_gpu(std::int64_t rows, std::int64_t places) {
 TEST(Partition, ScoresOfFewRowsAreStoredOnAGpuWhereThatIsFaster) {
   EXPECT_EQ(streams_on_gpu(64, 8192), 0);
   EXPECT_EQ(streams_on_gpu(16384, 16384), 1) << "1 GiB of scores are not stored";
+  EXPECT_EQ(streams_on_gpu(64, Expr::symbol("n", 1, 1 << 24)), 1) << "as many as there may be";
+  EXPECT_EQ(streams_on_gpu(64, 8192, Expr::symbol("d", 1, 64)), 0) << "no stream takes that";
 }
 
 TEST(Partition, AStreamReadsNoFactorThatItMakes) {
