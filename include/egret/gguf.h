@@ -131,6 +131,30 @@ private:
   std::unique_ptr<const Impl> impl_;
 };
 
+/// Writes version 3, little-endian, data aligned to 32 bytes: metadata and the list of tensors
+/// first, then one tensor after the other, so that a model need not be in memory as a whole.
+/// Integers of the metadata are written as u32 where they fit, else as i32, i64 or u64. Equal
+/// content gives equal bytes. The file appears when commit() has written all of it.
+class GgufWriter {
+public:
+  /// Names, shapes and types in order, of types that quantized_blocks() makes; places are not read.
+  /// Error(Value) for names given twice, empty or longer than 63 bytes, and for 0 or more than 4
+  /// dims; Error(Shape) unless rows consist of whole blocks; Error(File) where nothing can be
+  /// written.
+  GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata,
+             std::vector<GgufTensorInfo> tensors);
+  ~GgufWriter();
+  GgufWriter(const GgufWriter&) = delete;
+  GgufWriter& operator=(const GgufWriter&) = delete;
+
+  void write(const Tensor& values); ///< of the next tensor; Error(Shape) for another shape
+  void commit();                    ///< Error(Value) unless all tensors were written
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 /// A tensor to be written, and as what.
 struct GgufTensor {
   std::string name;
@@ -138,9 +162,7 @@ struct GgufTensor {
   GgmlType type = GgmlType::F32; ///< one that quantized_blocks() makes
 };
 
-/// Writes version 3, little-endian, data aligned to 32 bytes, in the order given. Integers are
-/// written as u32 where they fit, else as i32, i64 or u64. Equal content gives equal bytes.
-/// Error(Value) for names given twice, empty or longer than 63 bytes, and more than 4 dims.
+/// All of it at once, in the order given. Errors as GgufWriter.
 void save_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
                std::span<const GgufTensor> tensors);
 

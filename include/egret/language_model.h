@@ -2,6 +2,7 @@
 // Hugging Face's hub (config.json, generation_config.json, safetensors) and GGUF files.
 #pragma once
 
+#include "egret/gguf.h"
 #include "egret/nn.h"
 #include "egret/pooling.h"
 #include "egret/tensor.h"
@@ -13,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace egret {
@@ -238,9 +240,22 @@ private:
   std::unique_ptr<Impl> impl_;
 };
 
+/// How quantize_language_model() stores a matrix, with a scale for each group of neighbours in a
+/// row.
+enum class WeightForm : std::uint8_t {
+  Int8,  ///< integers around 0
+  Int4,  ///< likewise, two in a byte
+  Uint4, ///< 0 to 15, and for each group the integer that stands for 0
+  F8E4M3 ///< floats of 8 bits
+};
+/// int8, int4, uint4, f8e4m3: in this order.
+std::vector<std::string> weight_form_names();
+/// Error(Value) for another name, with those known.
+WeightForm weight_form_named(std::string_view name);
+
 struct QuantizeOptions {
-  int bits = 4;           ///< 4 or 8
-  std::int64_t group = 0; ///< neighbours in a row with one scale; 0: 32 of 4 bits, a whole row of 8
+  WeightForm form = WeightForm::Int4;
+  std::int64_t group = 0; ///< neighbours with one scale; 0: 32 where values have 4 bits, else a row
   std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
 };
 
@@ -249,16 +264,38 @@ struct QuantizedMatrix {
   std::string name;
   double error = 0; ///< 2-norm of the difference over that of the matrix
   std::int64_t bytes_before = 0, bytes_after = 0;
+  std::string type; ///< as what it is stored
 };
 
 /// Writes a folder that LanguageModel reads, with every matrix of products and the table of tokens
-/// as quantize() makes them; norms, biases and routers as they are, files of the tokenizer copied.
+/// in `form`; norms, biases and routers as they are, files of the tokenizer copied.
 /// Errors as LanguageModel::load() for `folder`, Error(Value) for options out of range and for
 /// groups that do not divide a row, Error(File) for an `out` that is not empty or cannot be
 /// written.
 std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path& folder,
                                                      const std::filesystem::path& out,
                                                      const QuantizeOptions& options = {});
+
+struct GgufExportOptions {
+  io::GgmlType type = io::GgmlType::Q4_K; ///< of matrices, one that quantized_blocks() makes
+  std::vector<std::string> ignored_keys;  ///< as in LanguageModelOptions
+};
+struct GgufReport {
+  std::vector<QuantizedMatrix> matrices;
+  bool tokenizer = false; ///< the folder had one, and the file has it
+  /// The keys for tokenizers cannot say it exactly: it stands in the file as a whole too, for egret
+  /// and other programs that read tokenizer.huggingface.json.
+  bool whole_tokenizer = false;
+};
+
+/// Writes a folder's model as a GGUF file with its tokenizer and chat template. Matrices whose rows
+/// are not whole blocks of the type are stored as Q8_0, or F16; norms, biases, learned positions
+/// and routers as F32. One tensor is in memory at a time. Errors as LanguageModel::load() for
+/// `folder` and as GgufWriter for `out`; Error(Value) for weights that are quantized already,
+/// Error(Unsupported) for what files of the architecture have no key for, such as another
+/// activation.
+GgufReport export_gguf(const std::filesystem::path& folder, const std::filesystem::path& out,
+                       const GgufExportOptions& options = {});
 
 /// Writes a folder whose matrices have the updates of an adapter added, each rounded once from f32
 /// to its dtype, with the tokenizer's files copied. Errors as LanguageModel::load() for `folder`

@@ -205,20 +205,79 @@ Tensor blocks_of(const GgmlTypeInfo& row, const Tensor& bytes, const char* who) 
   return bytes.reshape({bytes.numel() / bytes.size(-1), bytes.size(-1) / row.bytes, row.bytes});
 }
 
+constexpr std::int64_t kRanges = 16; // that a group of Q4_K may span, as parts of its own
+constexpr double kNarrowest = 0.7;   // the least of them
+constexpr double kMostCount = 63;    // of units of six bits
+constexpr double kMostInteger = 15;  // of four bits
+
+/// The integers nearest to (values + low) / step in 0 .. 15, of all where a step is 0 zeros.
+Tensor nearest_steps(const Tensor& values, const Tensor& step, const Tensor& low) {
+  return clamp(round(where(step > 0, (values + low) / step, 0.0)), 0, kMostInteger);
+}
+
+struct StepAndLow {
+  Tensor step, low; ///< a value is step · integer - low; low is not negative
+};
+
+/// Of each group [..., groups, 32], the step and the minimum of the least squared error among
+/// several: the span from the least value (or 0) to the largest (or 0), and narrower ones, each
+/// improved by a regression of the values on their integers. [..., groups].
+StepAndLow searched_steps(const Tensor& groups) {
+  const Tensor zero = zeros({1}), least = minimum(groups.min(-1), zero);
+  const Tensor span = maximum(groups.max(-1), zero) - least;
+  const Tensor parts =
+      arange(kRanges).to(DType::F32) * ((1 - kNarrowest) / (kRanges - 1)) + kNarrowest;
+  // [..., groups, ranges, 1]
+  const Tensor step = (span.unsqueeze(-1) * parts * (1 / kMostInteger)).unsqueeze(-1);
+  const Tensor low = -(least.unsqueeze(-1) * parts).unsqueeze(-1);
+  const Tensor x = groups.unsqueeze(-2), q = nearest_steps(x, step, low);
+  const auto n = static_cast<double>(groups.size(-1));
+  const Tensor sum_q = q.sum(-1), sum_qq = (q * q).sum(-1), sum_x = x.sum(-1),
+               sum_qx = (q * x).sum(-1);
+  const Tensor spread = sum_qq * n - sum_q * sum_q;
+  const Tensor free_step = where(spread > 0, (sum_qx * n - sum_q * sum_x) / spread, 0.0);
+  const Tensor free_low = (free_step * sum_q - sum_x) * (1 / n);
+  // A minimum cannot be above 0: the best without one then.
+  const Tensor bound_step = where(sum_qq > 0, sum_qx / sum_qq, 0.0);
+  const Tensor best_step = maximum(where(free_low < 0, bound_step, free_step), zero);
+  const Tensor best_low = maximum(free_low, zero);
+  const Tensor off = x - (q * best_step.unsqueeze(-1) - best_low.unsqueeze(-1));
+  const Tensor chosen = (off * off).sum(-1).argmin(-1, true);
+  return {take_along_dim(best_step, chosen, -1).squeeze(-1),
+          take_along_dim(best_low, chosen, -1).squeeze(-1)};
+}
+
+/// Of eight numbers: their unit f16 [..., 1], and how many of it each is nearest to [..., 8].
+std::pair<Tensor, Tensor> in_six_bits(const Tensor& a) {
+  const Tensor unit = (a.max(-1, true) * (1 / kMostCount)).to(DType::F16), wide_unit = wide(unit);
+  return {unit, clamp(round(where(wide_unit > 0, a / wide_unit, 0.0)), 0, kMostCount)};
+}
+
 /// Bytes of Q4_K from values [..., blocks, 8, 32]: a scale and a minimum of 6 bits for each 32.
+/// Both counts are moved by up to one where the rounded values come nearer to the exact ones so.
 Tensor q4_k_bytes(const Tensor& blocks) {
-  const Tensor zero = zeros({1}), low = minimum(blocks.min(-1), zero);
-  const Tensor steps = (maximum(blocks.max(-1), zero) - low) * (1.0 / 15);
-  const auto in_six_bits = [](const Tensor& a) { // of eight numbers: their unit, and how many of it
-    const Tensor unit = (a.max(-1, true) * (1.0 / 63)).to(DType::F16), wide_unit = wide(unit);
-    const Tensor count = clamp(round(where(wide_unit > 0, a / wide_unit, 0.0)), 0, 63);
-    return std::pair(unit, count);
+  const StepAndLow searched = searched_steps(blocks);
+  const auto [step_unit, step_near] = in_six_bits(searched.step);
+  const auto [low_unit, low_near] = in_six_bits(searched.low);
+  // [..., blocks, 8, 9]: both counts as they are, less one or plus one
+  const Tensor step_moves = tensor(std::vector<float>{0, 0, 0, -1, -1, -1, 1, 1, 1});
+  const Tensor low_moves = tensor(std::vector<float>{0, -1, 1, 0, -1, 1, 0, -1, 1});
+  const auto moved = [&](const Tensor& near, const Tensor& by) {
+    return clamp(near.unsqueeze(-1) + by, 0, kMostCount);
   };
-  const auto [step_unit, step_count] = in_six_bits(steps);
-  const auto [low_unit, low_count] = in_six_bits(-low);
-  const Tensor step = (wide(step_unit) * step_count).unsqueeze(-1);
-  const Tensor above = blocks + (wide(low_unit) * low_count).unsqueeze(-1);
-  const Tensor q = clamp(round(where(step > 0, above / step, 0.0)), 0, 15).to(DType::U8);
+  const Tensor step_counts = moved(step_near, step_moves), low_counts = moved(low_near, low_moves);
+  const auto times = [](const Tensor& unit, const Tensor& counts) {
+    return (wide(unit).unsqueeze(-1) * counts).unsqueeze(-1);
+  };
+  const Tensor steps = times(step_unit, step_counts), lows = times(low_unit, low_counts);
+  const Tensor x = blocks.unsqueeze(-2);
+  const Tensor off = x - (nearest_steps(x, steps, lows) * steps - lows);
+  const Tensor chosen = (off * off).sum(-1).argmin(-1, true);
+  const Tensor step_count = take_along_dim(step_counts, chosen, -1).squeeze(-1);
+  const Tensor low_count = take_along_dim(low_counts, chosen, -1).squeeze(-1);
+  const Tensor q = nearest_steps(blocks, (wide(step_unit) * step_count).unsqueeze(-1),
+                                 (wide(low_unit) * low_count).unsqueeze(-1))
+                       .to(DType::U8);
   Shape in_pairs(q.shape().begin(), q.shape().end() - 2);
   in_pairs.insert(in_pairs.end(), {4, 2, 32});
   const Tensor pairs = q.reshape(in_pairs);

@@ -16,6 +16,8 @@ import peft
 import torch
 import transformers
 
+from small_tokenizer import write_tokenizer
+
 COMMON = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
               max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 # class of the configuration, its values, targets
@@ -26,22 +28,7 @@ MODELS = {
     "phi3": ("Phi3Config", dict(COMMON, tie_word_embeddings=False), "qkv,gate_up,down"),
     "gpt2": ("GPT2Config", dict(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2), "c_attn,c_proj"),
 }
-SPECIAL = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"]
-CHARACTERS = ["\u0120"] + list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU.,?!-0123456")
-TEMPLATE = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
-            "{% if add_generation_prompt %}<|assistant|>{% endif %}")
 IDS = [1, 9, 30, 12, 44, 8, 61, 17, 23, 5, 40, 33]
-
-
-def write_tokenizer(folder):
-    tokens = (SPECIAL + CHARACTERS)[:64]
-    added = [{"id": i, "content": t, "special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-             for i, t in enumerate(SPECIAL)]
-    (folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "post_processor": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}, "decoder": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)}, "merges": []}}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": TEMPLATE}))
 
 
 def run(*command):

@@ -105,14 +105,7 @@ void update(Projection& projection, const Adapter& adapter) {
   if (at == adapter.layers.end())
     return;
   nn::LowRank low = at->second;
-  const std::int64_t rows = std::visit(
-      [](const auto& weight) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(weight)>, Tensor>)
-          return weight.size(0);
-        else
-          return weight.packed.size(0);
-      },
-      projection.weight);
+  const std::int64_t rows = count_of(projection.weight);
   if (rows != low.b.size(0)) // a part of a fused matrix
     low.b = low.b.narrow(0, projection.row, rows);
   projection.update = std::move(low);

@@ -69,9 +69,10 @@ constexpr std::array kArchitectures = {
                  .qkv_bias = Bias::Configured,
                  .output_bias = Bias::Configured,
                  .mlp_bias = Bias::Configured},
-    Architecture{.name = "mistral", .gguf = "", .gguf_interleaved = true, .sliding = Sliding::All},
+    Architecture{
+        .name = "mistral", .gguf = "llama", .gguf_interleaved = true, .sliding = Sliding::All},
     Architecture{.name = "mixtral",
-                 .gguf = "",
+                 .gguf = "llama",
                  .gguf_interleaved = true,
                  .experts = Experts::All,
                  .sliding = Sliding::All,
@@ -156,11 +157,10 @@ const Architecture& architecture_of(std::string_view name, bool gguf, const std:
   std::vector<std::string_view> known;
   for (const Architecture& row : kArchitectures) {
     const std::string_view its = gguf ? row.gguf : row.name;
-    if (its.empty())
-      continue;
     if (its == name)
       return row;
-    known.push_back(its);
+    if (std::ranges::find(known, its) == known.end())
+      known.push_back(its);
   }
   fail(ErrorKind::Unsupported, "{}: egret does not know the architecture '{}'; it knows {}", path,
        printable(name), fmt::join(known, ", "));

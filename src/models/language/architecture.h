@@ -63,7 +63,8 @@ enum class Sliding : std::uint8_t {
 
 struct Architecture {
   std::string_view name; ///< model_type of config.json
-  std::string_view gguf; ///< general.architecture; empty: another row speaks for it
+  std::string_view gguf; ///< general.architecture; files of several rows with the same one are
+                         ///< read by the first of them
   Norm norm = Norm::Rms;
   bool norm_plus_one = false; ///< safetensors hold a norm's weight less 1
   bool pre_norms = true, end_norms = false;

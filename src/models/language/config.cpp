@@ -13,7 +13,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kMostSize = 1 << 24; // of any dim
-constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kMostContext = 1 << 30;
 
 /// Keys that say nothing of what logits are.
@@ -119,9 +118,10 @@ bool slides(const Architecture& row, Keys& keys, std::int64_t layer) {
 }
 
 void read_sliding(Keys& keys, const Architecture& row, LanguageConfig& c) {
-  c.window =
-      row.sliding == Sliding::None ? 0 : keys.integer({"sliding_window"}, 1, kMostContext, 0);
   const json* types = keys.find({"layer_types"});
+  c.window = row.sliding == Sliding::None && types == nullptr
+                 ? 0
+                 : keys.integer({"sliding_window"}, 1, kMostContext, 0);
   if (types != nullptr && (!types->is_array() || std::ssize(*types) != c.layers))
     fail(ErrorKind::File, "{}: 'layer_types' is no list of {} layers", keys.where(), c.layers);
   for (std::int64_t i = 0; i < c.layers; ++i) {
@@ -139,12 +139,29 @@ void read_sliding(Keys& keys, const Architecture& row, LanguageConfig& c) {
   }
 }
 
-/// The parameters of positions, in the layout that transformers 5 writes (rope_parameters, of all
-/// layers or by kind of layer) or in the one before (rope_theta, rope_scaling).
 void read_rotary(Keys& keys, const Architecture& row, LanguageConfig& c, std::int64_t used) {
   if (row.learned_positions)
     return;
-  json all = json::object(), sliding;
+  RotaryParameters parameters = rotary_parameters(keys);
+  const auto make = [&](json of) {
+    Keys inner(std::move(of), keys.where() + ": rope parameters");
+    Rotary rotary = rotary_of(inner, c.head_size, c.context, used);
+    inner.find({"original_max_position_embeddings", "finetuned"});
+    inner.require_all_read({});
+    return rotary;
+  };
+  c.rotary = make(std::move(parameters.all));
+  if (parameters.sliding)
+    c.sliding_rotary = make(std::move(*parameters.sliding));
+}
+
+} // namespace
+
+/// In the layout that transformers 5 writes (rope_parameters, of all layers or by kind of layer) or
+/// in the one before (rope_theta, rope_scaling).
+RotaryParameters rotary_parameters(Keys& keys) {
+  json all = json::object();
+  std::optional<json> sliding;
   for (const char* name : {"rope_theta", "partial_rotary_factor"})
     if (const json* value = keys.find({name}))
       all[name] = *value;
@@ -157,7 +174,7 @@ void read_rotary(Keys& keys, const Architecture& row, LanguageConfig& c, std::in
       into[key] = value;
   };
   if (local != nullptr)
-    sliding = {{"rope_theta", *local}};
+    sliding = json{{"rope_theta", *local}};
   if (const json* scaling = keys.find({"rope_scaling"}))
     merge(all, *scaling);
   if (const json* parameters = keys.find({"rope_parameters"})) {
@@ -165,7 +182,7 @@ void read_rotary(Keys& keys, const Architecture& row, LanguageConfig& c, std::in
       merge(all, (*parameters)["full_attention"]);
       if (parameters->contains("sliding_attention")) {
         sliding = json::object();
-        merge(sliding, (*parameters)["sliding_attention"]);
+        merge(*sliding, (*parameters)["sliding_attention"]);
       }
     } else {
       merge(all, *parameters);
@@ -173,19 +190,8 @@ void read_rotary(Keys& keys, const Architecture& row, LanguageConfig& c, std::in
   }
   if (original != nullptr && !all.contains("original_max_position_embeddings"))
     all["original_max_position_embeddings"] = *original;
-  const auto make = [&](json parameters) {
-    Keys inner(std::move(parameters), keys.where() + ": rope parameters");
-    Rotary rotary = rotary_of(inner, c.head_size, c.context, used);
-    inner.find({"original_max_position_embeddings", "finetuned"});
-    inner.require_all_read({});
-    return rotary;
-  };
-  c.rotary = make(std::move(all));
-  if (!sliding.is_null())
-    c.sliding_rotary = make(std::move(sliding));
+  return {std::move(all), std::move(sliding)};
 }
-
-} // namespace
 
 LanguageConfig read_config(Keys& keys, const Architecture& row, std::int64_t context) {
   LanguageConfig c;

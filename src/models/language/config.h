@@ -9,10 +9,18 @@
 
 #include <nlohmann/json.hpp>
 
+#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace egret::models::language {
+
+inline constexpr std::int64_t kMostLayers = 4096;
+
+/// Keys of a GGUF file for tokens that end a text.
+inline constexpr std::array kStopKeys = {
+    "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
 
 /// `keys` are those of config.json; Error as Keys, and Error(File) for values that contradict each
 /// other. `context` is that of the cache, 0 for the model's own: longrope chooses by it.
@@ -25,6 +33,17 @@ nlohmann::json config_of_gguf(const io::GgufMetadata& metadata,
                               const std::vector<io::GgufTensorInfo>& tensors,
                               const Architecture& architecture, const std::string& where,
                               const std::vector<std::string>& ignored);
+
+/// What config.json says of rotary positions, of all layers and of sliding ones where they have
+/// their own, in the words of transformers 5.
+struct RotaryParameters {
+  nlohmann::json all;
+  std::optional<nlohmann::json> sliding;
+};
+RotaryParameters rotary_parameters(Keys& keys);
+
+/// What YaRN multiplies cosine and sine by unless the configuration says otherwise.
+double yarn_growth(double factor, double scale = 1);
 
 /// Frequencies of `dims` dims from the keys that transformers calls rope parameters: rope_type,
 /// rope_theta, factor and what the type needs. `most` is the model's context, `used` the cache's.

@@ -38,6 +38,9 @@ struct ModelFolder::Read {
 
 ModelFolder::Read ModelFolder::read(const std::filesystem::path& folder, std::int64_t context,
                                     const std::vector<std::string>& ignored_keys) {
+  if (!std::filesystem::is_directory(folder))
+    fail(ErrorKind::File, "{}: is no folder; one with config.json and safetensors is needed",
+         folder.string());
   const std::filesystem::path path = folder / "config.json";
   Keys keys(io::read_json_object(path), path.string());
   const Architecture& row = architecture_of(keys.text({"model_type"}), false, path.string());

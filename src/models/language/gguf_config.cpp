@@ -29,14 +29,15 @@ constexpr std::array kKeys = {
     KeyName{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     KeyName{"attention.layer_norm_epsilon", "layer_norm_epsilon"},
     KeyName{"attention.sliding_window", "sliding_window"},
-    KeyName{"attention.sliding_window_pattern", "sliding_window_pattern"},
-    KeyName{"attention.scale", nullptr}, // read below
+    KeyName{"attention.sliding_window_pattern", "sliding_window_pattern"}, // lists: below
+    KeyName{"attention.scale", nullptr},                                   // read below
     KeyName{"attention.causal", nullptr},
     KeyName{"attn_logit_softcapping", "attn_logit_softcapping"},
     KeyName{"final_logit_softcapping", "final_logit_softcapping"},
     KeyName{"expert_count", "num_local_experts"},
     KeyName{"expert_used_count", "num_experts_per_tok"},
     KeyName{"expert_feed_forward_length", "moe_intermediate_size"},
+    KeyName{"expert_weights_norm", "norm_topk_prob"},
     KeyName{"rope.freq_base", "rope_theta"},
     KeyName{"rope.freq_base_swa", "rope_local_base_freq"},
     KeyName{"rope.dimension_count", nullptr}, // read below
@@ -59,6 +60,29 @@ struct ToJson {
 const io::GgufValue* find(const io::GgufMetadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
   return found == metadata.end() ? nullptr : &found->second;
+}
+
+std::int64_t count_of_layers(const json& config) {
+  const json layers = config.value("num_hidden_layers", json());
+  return layers.is_number_integer() ? std::min(layers.get<std::int64_t>(), kMostLayers) : 0;
+}
+
+/// Layers that slide as a list, where the file has one, and where the architecture's row leaves no
+/// layer to slide but the file has a window (Mistral's files say llama): then all do.
+void read_sliding_layers(json& config, const Architecture& row) {
+  const json pattern = config.value("sliding_window_pattern", json());
+  const bool listed = pattern.is_array();
+  if (listed)
+    config.erase("sliding_window_pattern");
+  else if (row.sliding != Sliding::None || !config.contains("sliding_window"))
+    return;
+  json types = json::array();
+  for (std::int64_t i = 0; i < (listed ? std::ssize(pattern) : count_of_layers(config)); ++i) {
+    const bool sliding = !listed || pattern[static_cast<std::size_t>(i)] == true ||
+                         pattern[static_cast<std::size_t>(i)] == 1;
+    types.push_back(sliding ? "sliding_attention" : "full_attention");
+  }
+  config["layer_types"] = types;
 }
 
 } // namespace
@@ -111,8 +135,17 @@ json config_of_gguf(const io::GgufMetadata& metadata,
   }
   if (row.sliding == Sliding::Pattern && !config.contains("rope_local_base_freq"))
     config["rope_local_base_freq"] = 10000.0;
-  if (config.contains("num_local_experts"))
-    config["norm_topk_prob"] = true;
+  if (config.contains("num_local_experts")) {
+    if (!config.contains("norm_topk_prob"))
+      config["norm_topk_prob"] = true;
+    // Layers without a router have none.
+    json without = json::array();
+    for (std::int64_t i = 0; i < count_of_layers(config); ++i)
+      if (tensor(fmt::format("blk.{}.ffn_gate_inp.weight", i)) == nullptr)
+        without.push_back(i);
+    config["mlp_only_layers"] = without;
+  }
+  read_sliding_layers(config, row);
   if (row.sliding == Sliding::Upper && config.contains("sliding_window"))
     config["use_sliding_window"] = true;
   const json dims = get("rope.dimension_count"), head = config.value("head_dim", json());
@@ -132,11 +165,16 @@ json config_of_gguf(const io::GgufMetadata& metadata,
     for (const auto& [key, name] :
          {std::pair{"rope.scaling.factor", "factor"},
           {"rope.scaling.original_context_length", "original_max_position_embeddings"},
-          {"rope.scaling.attn_factor", "attention_factor"},
+          {"rope.scaling.attn_factor", "attention_factor"}, // of yarn: below
           {"rope.scaling.yarn_beta_fast", "beta_fast"},
           {"rope.scaling.yarn_beta_slow", "beta_slow"}})
       if (const json value = get(key); !value.is_null())
         scaling[name] = value;
+    // YaRN's own growth comes on top of the key.
+    if (type == "yarn" && scaling.contains("attention_factor") && scaling.contains("factor") &&
+        scaling["attention_factor"].is_number() && scaling["factor"].is_number())
+      scaling["attention_factor"] =
+          scaling["attention_factor"].get<double>() * yarn_growth(scaling["factor"].get<double>());
     config["rope_scaling"] = scaling;
   }
   // Divisors of longrope are tensors; LanguageModel applies them.
@@ -146,8 +184,13 @@ json config_of_gguf(const io::GgufMetadata& metadata,
   if (const io::GgufTensorInfo* table = tensor("token_embd.weight");
       !config.contains("vocab_size") && table != nullptr && !table->shape.empty())
     config["vocab_size"] = table->shape[0];
-  if (const io::GgufValue* stop = find(metadata, "tokenizer.ggml.eos_token_id"))
-    config["eos_token_id"] = std::visit(ToJson{}, *stop);
+  json stop = json::array();
+  for (const char* key : kStopKeys)
+    if (const io::GgufValue* id = find(metadata, key))
+      if (json value = std::visit(ToJson{}, *id); std::ranges::find(stop, value) == stop.end())
+        stop.push_back(std::move(value));
+  if (!stop.empty())
+    config["eos_token_id"] = stop;
   config["tie_word_embeddings"] = tensor("output.weight") == nullptr;
   return config;
 }

@@ -1,6 +1,7 @@
 // A GGUF file's tokenizer in the words of tokenizer.json. Keys are those of llama.cpp's gguf-py.
 #include "egret/gguf_tokenizer.h"
 
+#include "models/language/gguf_vocabulary.h"
 #include "support/fail.h"
 #include "support/printable.h"
 #include "text/utf8.h"
@@ -17,41 +18,8 @@ namespace egret::models {
 
 namespace {
 
+using namespace language;
 using nlohmann::json;
-
-/// Kinds of tokens, by GGML's numbers.
-enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
-
-/// How words are split, by tokenizer.ggml.pre.
-struct WordPattern {
-  const char* name;
-  const char* pattern;      ///< nullptr: GPT-2's
-  bool digits = false;      ///< each digit by itself first
-  bool whole_words = false; ///< a word of the vocabulary is a token whatever its merges
-  bool nfc = false;
-};
-constexpr const char* kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array kPatterns = {
-    WordPattern{.name = "gpt-2", .pattern = nullptr},
-    WordPattern{.name = "phi-2", .pattern = nullptr},
-    WordPattern{.name = "olmo", .pattern = nullptr},
-    WordPattern{.name = "smollm", .pattern = nullptr, .digits = true},
-    WordPattern{.name = "starcoder", .pattern = nullptr, .digits = true},
-    WordPattern{.name = "llama-bpe", .pattern = kLlama3, .whole_words = true},
-    WordPattern{.name = "llama3", .pattern = kLlama3, .whole_words = true},
-    WordPattern{.name = "dbrx", .pattern = kLlama3},
-    WordPattern{.name = "qwen2", .pattern = kQwen2, .nfc = true},
-    WordPattern{.name = "deepseek-r1-qwen", .pattern = kQwen2, .nfc = true},
-    WordPattern{.name = "tekken", .pattern = kTekken, .whole_words = true},
-    WordPattern{.name = "gpt-4o", .pattern = kGpt4o},
-};
 
 class GgufVocabulary {
 public:
@@ -70,6 +38,8 @@ public:
   }
 
   Tokenizer tokenizer() const {
+    if (const auto* whole = find<std::string>("huggingface.json", "tokenizer."))
+      return Tokenizer::parse(*whole, config().dump(), name_);
     const std::string& kind = needed<std::string>("model");
     json file = {{"version", "1.0"}, {"added_tokens", added()}, {"normalizer", nullptr}};
     bool begins = false;
@@ -140,38 +110,18 @@ private:
     return list;
   }
 
-  /// SentencePiece's BPE: two neighbours merge into the piece of the highest score. As ranks: all
-  /// ways to make a piece of two, by its score.
   void scored(json& file) const {
     const auto& scores = needed<std::vector<double>>("scores");
     if (scores.size() != tokens_.size())
       fail(ErrorKind::File, "{}: 'tokenizer.ggml.scores' has {} elements, there are {} tokens",
            name_, scores.size(), tokens_.size());
-    struct Merge {
-      double score;
-      std::size_t left, right;
-    };
-    std::vector<Merge> merges;
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (types_[i] != kNormal)
-        continue;
-      const std::size_t first = merges.size();
-      const std::string_view piece = tokens_[i];
-      for (std::size_t cut = 1; cut < piece.size(); ++cut) {
-        const auto left = ids_.find(piece.substr(0, cut)), right = ids_.find(piece.substr(cut));
-        if (left != ids_.end() && right != ids_.end() && types_[left->second] == kNormal &&
-            types_[right->second] == kNormal)
-          merges.push_back({scores[i], left->second, right->second});
-      }
-      std::sort(merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
-                [](const Merge& a, const Merge& b) {
-                  return std::tie(a.left, a.right) < std::tie(b.left, b.right);
-                });
-    }
-    std::ranges::stable_sort(merges, std::ranges::greater(), &Merge::score);
     json list = json::array();
-    for (const Merge& merge : merges)
-      list.push_back({tokens_[merge.left], tokens_[merge.right]});
+    // Where a file has merges too, its pieces merge by those.
+    if (const auto* merges = find<std::vector<std::string>>("merges"))
+      list = *merges;
+    else
+      for (const auto& [left, right] : merges_by_scores(tokens_, types_, scores, ids_))
+        list.push_back({tokens_[left], tokens_[right]});
     const std::optional<std::size_t> unknown = token("unknown_token_id");
     const auto by_type = std::ranges::find(types_, static_cast<std::int64_t>(kUnknown));
     const json unknown_name =
@@ -201,10 +151,10 @@ private:
   bool byte_level(json& file) const {
     const std::string& name = needed<std::string>("pre");
     const auto row = std::ranges::find_if(
-        kPatterns, [&](const WordPattern& pattern) { return pattern.name == name; });
-    if (row == kPatterns.end()) {
+        kWordPatterns, [&](const WordPattern& pattern) { return pattern.name == name; });
+    if (row == kWordPatterns.end()) {
       std::vector<std::string_view> known;
-      for (const WordPattern& pattern : kPatterns)
+      for (const WordPattern& pattern : kWordPatterns)
         known.emplace_back(pattern.name);
       fail(ErrorKind::Unsupported,
            "{}: 'tokenizer.ggml.pre': egret does not know '{}'; it knows {}", name_,
@@ -284,6 +234,39 @@ private:
 };
 
 } // namespace
+
+std::vector<std::pair<std::size_t, std::size_t>>
+language::merges_by_scores(const std::vector<std::string>& tokens,
+                           const std::vector<std::int64_t>& types,
+                           const std::vector<double>& scores,
+                           const std::unordered_map<std::string_view, std::size_t>& ids) {
+  struct Merge {
+    double score;
+    std::size_t left, right;
+  };
+  std::vector<Merge> merges;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (types[i] != kNormal)
+      continue;
+    const std::size_t first = merges.size();
+    const std::string_view piece = tokens[i];
+    for (std::size_t cut = 1; cut < piece.size(); ++cut) {
+      const auto left = ids.find(piece.substr(0, cut)), right = ids.find(piece.substr(cut));
+      if (left != ids.end() && right != ids.end() && types[left->second] == kNormal &&
+          types[right->second] == kNormal)
+        merges.push_back({scores[i], left->second, right->second});
+    }
+    std::sort(merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
+              [](const Merge& a, const Merge& b) {
+                return std::tie(a.left, a.right) < std::tie(b.left, b.right);
+              });
+  }
+  std::ranges::stable_sort(merges, std::ranges::greater(), &Merge::score);
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  for (const Merge& merge : merges)
+    pairs.emplace_back(merge.left, merge.right);
+  return pairs;
+}
 
 Tokenizer gguf_tokenizer(const io::GgufMetadata& metadata, const std::string& name) {
   for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})

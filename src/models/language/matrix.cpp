@@ -7,16 +7,33 @@ namespace egret::models::language {
 
 namespace {
 
-Tensor values_of(const Quantized& q, DType dtype) {
-  return dequantize({q.packed, q.scale.to(DType::F32), q.bits, q.group}).to(dtype);
+/// In f32.
+Tensor values_of(const Grouped& q) {
+  const Tensor scale = q.scale.to(DType::F32);
+  const bool integers = q.values.dtype() == DType::U8;
+  if (integers && !q.zero)
+    return dequantize(Quantized{q.values, scale, q.bits, q.group});
+  Tensor values =
+      (integers && q.bits < 8 ? unpack_bits(q.values, q.bits) : q.values).to(DType::F32);
+  const Shape shape = values.shape();
+  Shape groups(shape.begin(), shape.end() - 1);
+  groups.insert(groups.end(), {scale.size(-1), q.group});
+  values = values.reshape(groups);
+  if (q.zero)
+    values = values - q.zero->to(DType::F32).unsqueeze(-1);
+  return (values * scale.unsqueeze(-1)).reshape(shape);
 }
 
 /// Rows, or matrices, that `part` takes of each tensor along its first axis.
 template <class F>
 Matrix parts_of(const Matrix& matrix, F part) {
   return std::visit(overloaded{[&](const Tensor& floats) -> Matrix { return part(floats); },
-                               [&](const Quantized& q) -> Matrix {
-                                 return Quantized{part(q.packed), part(q.scale), q.bits, q.group};
+                               [&](Grouped q) -> Matrix {
+                                 q.values = part(q.values);
+                                 q.scale = part(q.scale);
+                                 if (q.zero)
+                                   q.zero = part(*q.zero);
+                                 return q;
                                },
                                [&](io::BlockQuantized b) -> Matrix {
                                  for (Tensor* each : {&b.packed, &b.unit, &b.count})
@@ -34,7 +51,7 @@ Matrix parts_of(const Matrix& matrix, F part) {
 Tensor dense(const Matrix& matrix, DType dtype) {
   return std::visit(
       overloaded{[](const Tensor& floats) { return floats; },
-                 [&](const Quantized& q) { return values_of(q, dtype); },
+                 [&](const Grouped& q) { return values_of(q).to(dtype); },
                  [&](const io::BlockQuantized& b) { return io::dequantize(b).to(dtype); }},
       matrix);
 }
@@ -43,6 +60,13 @@ Tensor rows_at(const Matrix& table, const Tensor& index, DType dtype) {
   if (const auto* floats = std::get_if<Tensor>(&table))
     return embedding(*floats, index);
   return dense(taken(table, index), dtype);
+}
+
+std::int64_t count_of(const Matrix& matrix) {
+  return std::visit(overloaded{[](const Tensor& floats) { return floats.size(0); },
+                               [](const Grouped& q) { return q.values.size(0); },
+                               [](const io::BlockQuantized& b) { return b.packed.size(0); }},
+                    matrix);
 }
 
 Matrix narrowed(const Matrix& matrix, std::int64_t begin, std::int64_t count) {
@@ -54,27 +78,35 @@ Matrix taken(const Matrix& matrices, const Tensor& index) {
 }
 
 Matrix stacked(const std::vector<Matrix>& each) {
-  std::vector<Tensor> floats, packed, scales;
+  std::vector<Tensor> floats, values, scales, zeros;
   for (const Matrix& one : each) {
     if (const auto* tensor = std::get_if<Tensor>(&one)) {
       floats.push_back(*tensor);
       continue;
     }
-    const Quantized& q = std::get<Quantized>(one);
-    packed.push_back(q.packed);
+    const Grouped& q = std::get<Grouped>(one);
+    values.push_back(q.values);
     scales.push_back(q.scale);
+    if (q.zero)
+      zeros.push_back(*q.zero);
   }
-  if (packed.empty())
+  if (values.empty())
     return stack(floats);
-  const Quantized& first = std::get<Quantized>(each[0]);
-  return Quantized{stack(packed), stack(scales), first.bits, first.group};
+  Grouped all = std::get<Grouped>(each[0]);
+  all.values = stack(values);
+  all.scale = stack(scales);
+  if (all.zero)
+    all.zero = stack(zeros);
+  return all;
 }
 
 void evaluate(Matrix& matrix) {
   std::visit(overloaded{[](Tensor& floats) { floats.eval(); },
-                        [](Quantized& q) {
-                          q.packed.eval();
+                        [](Grouped& q) {
+                          q.values.eval();
                           q.scale.eval();
+                          if (q.zero)
+                            q.zero->eval();
                         },
                         [](io::BlockQuantized& b) {
                           for (Tensor* each : {&b.packed, &b.unit, &b.count})

@@ -14,22 +14,35 @@
 
 namespace egret::models::language {
 
-/// A matrix [..., out, in]: floats in the model's dtype, or integers (u8) with scales of any float
-/// dtype, or of blocks.
-using Matrix = std::variant<Tensor, Quantized, io::BlockQuantized>;
+/// Small values with a scale for each group of neighbours along the last axis.
+struct Grouped {
+  Tensor values; ///< u8 [..., n bits / 8], as pack_bits gives, or f8e4m3 [..., n]
+  Tensor scale;  ///< [..., n / group], of any float dtype
+  /// u8 [..., n / group]: the integer that stands for 0; without it that is 2^(bits-1).
+  std::optional<Tensor> zero;
+  int bits = 8;
+  std::int64_t group = 32;
+  EGRET_FIELDS(values, scale, zero, bits, group)
+};
+
+/// A matrix [..., out, in]: floats in the model's dtype, or values of fewer bits in groups or
+/// blocks.
+using Matrix = std::variant<Tensor, Grouped, io::BlockQuantized>;
 
 /// Its values in `dtype`, as a part of the expression that uses them, so that a product reads the
-/// integers and no dequantized matrix is stored. Integers times scales are rounded once, to `dtype`
-/// from f32: what dequantizing beforehand gives.
+/// small values and no dequantized matrix is stored. Small values times scales are rounded once, to
+/// `dtype` from f32: what dequantizing beforehand gives.
 Tensor dense(const Matrix& matrix, DType dtype);
 /// Rows of a table [count, width] at `index` [n], in `dtype`: [n, width].
 Tensor rows_at(const Matrix& table, const Tensor& index, DType dtype);
+/// How many there are along the first axis.
+std::int64_t count_of(const Matrix& matrix);
 /// Rows begin .. begin + count.
 Matrix narrowed(const Matrix& matrix, std::int64_t begin, std::int64_t count);
 /// Those at `index` [n] along the first axis.
 Matrix taken(const Matrix& matrices, const Tensor& index);
-/// Matrices of the same shape, all floats or all integers of the same bits and group (none of
-/// blocks), along a new first axis.
+/// Matrices of the same shape, all floats or all of groups of the same kind (none of blocks), along
+/// a new first axis.
 Matrix stacked(const std::vector<Matrix>& each);
 /// Computes it now.
 void evaluate(Matrix& matrix);

@@ -1,10 +1,11 @@
 #include "egret/functional.h"
 #include "egret/language_model.h"
 #include "models/language/folder.h"
+#include "models/language/quantization_error.h"
 #include "models/language/weights.h"
 #include "support/fail.h"
 
-#include <cmath>
+#include <algorithm>
 
 namespace egret::models {
 
@@ -12,32 +13,94 @@ using namespace language;
 
 namespace {
 
+constexpr double kMostF8 = 448; // the largest number of f8e4m3
+
 std::int64_t bytes_of(const Tensor& a) {
   return a.numel() * static_cast<std::int64_t>(size_of(a.dtype()));
 }
 
-/// |a - b| / |a| over all elements, by the 2-norm; 0 for zeros.
-double relative_error(const Tensor& a, const Tensor& b) {
-  const Tensor exact = a.to(DType::F32), off = exact - b.to(DType::F32);
-  const double norm = (exact * exact).sum().item(), error = (off * off).sum().item();
-  return norm > 0 ? std::sqrt(error / norm) : 0;
+/// Integers 0 .. 15 and the one that stands for 0: a group spans from its least value (or 0) to its
+/// largest (or 0).
+Grouped with_zero_points(const Tensor& groups, const Shape& packed) {
+  const Tensor exact = groups.to(DType::F32), none = zeros({1});
+  const Tensor least = minimum(exact.min(-1, true), none),
+               most = maximum(exact.max(-1, true), none);
+  const Tensor scale = ((most - least) * (1.0 / 15)).to(groups.dtype()).eval();
+  const Tensor step = where(scale.to(DType::F32) > 0, scale.to(DType::F32), 1.0);
+  const Tensor zero = clamp(round(-least / step), 0, 15);
+  const Tensor q = clamp(round(exact / step) + zero, 0, 15).to(DType::U8);
+  return {pack_bits(q, 4).reshape(packed), scale.squeeze(-1), zero.squeeze(-1).to(DType::U8)};
+}
+
+Grouped small_floats(const Tensor& groups, const Shape& shape) {
+  const Tensor exact = groups.to(DType::F32);
+  const Tensor scale = (abs(exact).max(-1, true) * (1 / kMostF8)).to(groups.dtype()).eval();
+  const Tensor step = where(scale.to(DType::F32) == 0, 1.0, scale.to(DType::F32));
+  const Tensor values = clamp(exact / step, -kMostF8, kMostF8).to(DType::F8E4M3);
+  return {values.reshape(shape), scale.squeeze(-1), {}};
+}
+
+/// Rows [..., out, in] in a form, computed.
+Matrix formed(const Tensor& value, const FormRow& row, std::int64_t group) {
+  Grouped result;
+  if (row.dtype == DType::U8 && !row.zero_points) {
+    const Quantized q = quantize(value, row.bits, group);
+    result = {q.packed, q.scale, {}};
+  } else {
+    Shape groups(value.shape().begin(), value.shape().end() - 1), last = groups;
+    groups.insert(groups.end(), {value.size(-1) / group, group});
+    last.push_back(value.size(-1) * row.bits / 8);
+    const Tensor grouped = value.reshape(groups);
+    result = row.zero_points ? with_zero_points(grouped, last) : small_floats(grouped, last);
+  }
+  result.bits = row.bits;
+  result.group = group;
+  Matrix matrix = result;
+  evaluate(matrix);
+  return matrix;
 }
 
 } // namespace
 
+std::vector<std::string> weight_form_names() {
+  std::vector<std::string> names;
+  for (const FormRow& row : weight_forms())
+    names.emplace_back(row.name);
+  return names;
+}
+
+WeightForm weight_form_named(std::string_view name) {
+  for (const FormRow& row : weight_forms())
+    if (row.name == name)
+      return row.form;
+  fail(ErrorKind::Value, "quantize: there is no form '{}'; there are {}", name,
+       fmt::join(weight_form_names(), ", "));
+}
+
 std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path& folder,
                                                      const std::filesystem::path& out,
                                                      const QuantizeOptions& o) {
-  if (o.bits != 4 && o.bits != 8)
-    fail(ErrorKind::Value, "quantize: {} bits; there are 4 and 8", o.bits);
-  if (o.group < 0 || o.group % (8 / o.bits) != 0)
-    fail(ErrorKind::Value, "quantize: groups of {}; they hold a multiple of {} integers", o.group,
-         8 / o.bits);
+  const FormRow& row = row_of(o.form);
+  if (o.group < 0 || o.group % (8 / row.bits) != 0)
+    fail(ErrorKind::Value, "quantize: groups of {}; they hold a multiple of {} values", o.group,
+         8 / row.bits);
   require_new_folder(out);
   const ModelFolder model(folder, 0, o.ignored_keys);
   const FolderSource& source = model.source;
   const std::map<std::string, bool> matrices =
       parameters_of(source, model.row, model.config).matrices;
+  const auto group_of = [&](std::int64_t in) {
+    return o.group > 0 ? o.group : row.bits == 8 ? in : std::int64_t{32};
+  };
+  for (const auto& [name, transposed] : matrices) { // before any work
+    if (source.packed(name))
+      fail(ErrorKind::Value, "{}: tensor '{}' is quantized already", source.path_of(name), name);
+    const std::vector<std::int64_t> shape = source.shape(name);
+    const std::int64_t in = transposed ? shape[0] : shape.back(), group = group_of(in);
+    if (in % group != 0 || group % (8 / row.bits) != 0)
+      fail(ErrorKind::Value, "{}: tensor '{}' has rows of {}; groups of {} do not divide them",
+           source.path_of(name), name, in, group);
+  }
 
   std::vector<QuantizedMatrix> report;
   io::TensorMap tensors;
@@ -49,23 +112,18 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
       tensors.emplace(name, value);
       continue;
     }
-    if (source.packed(name))
-      fail(ErrorKind::Value, "{}: tensor '{}' is quantized already", source.path_of(name), name);
     const std::int64_t before = bytes_of(value);
     if (at->second)
       value = value.transpose();
-    const std::int64_t in = value.size(-1), whole = o.bits == 8 ? in : 32;
-    const std::int64_t group = o.group > 0 ? o.group : whole;
-    if (in % group != 0 || group % (8 / o.bits) != 0)
-      fail(ErrorKind::Value, "{}: tensor '{}' has rows of {}; groups of {} do not divide them",
-           source.path_of(name), name, in, group);
-    Quantized q = quantize(value, o.bits, group);
-    q.packed.eval();
-    q.scale.eval();
-    report.push_back({name, relative_error(value, dequantize(q)), before,
-                      bytes_of(q.packed) + bytes_of(q.scale)});
-    tensors.emplace(PackedName::packed(name, o.bits), q.packed);
-    tensors.emplace(PackedName::scale(name), q.scale);
+    const Matrix matrix = formed(value, row, group_of(value.size(-1)));
+    const Grouped& q = std::get<Grouped>(matrix);
+    report.push_back({name, relative_error(value, dense(matrix, DType::F32)), before,
+                      bytes_of(q.values) + bytes_of(q.scale) + (q.zero ? bytes_of(*q.zero) : 0),
+                      row.name});
+    tensors.emplace(fmt::format("{}.{}", name, row.name), q.values);
+    tensors.emplace(scale_name(name), q.scale);
+    if (q.zero)
+      tensors.emplace(zero_name(name), *q.zero);
   }
   write_model_folder(out, folder, tensors);
   return report;

@@ -53,13 +53,11 @@ double scale_as_yarn(std::vector<double>& frequencies, Keys& keys, double base, 
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     frequencies[i] = frequencies[i] / factor * ramp + frequencies[i] * (1 - ramp);
   }
-  const auto growth = [&](double scale) {
-    return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1;
-  };
   const double scale = keys.number({"mscale"}, 0, kMost, 0),
                all = keys.number({"mscale_all_dim"}, 0, kMost, 0);
   return keys.number({"attention_factor"}, 0, kMost,
-                     scale != 0 && all != 0 ? growth(scale) / growth(all) : growth(1));
+                     scale != 0 && all != 0 ? yarn_growth(factor, scale) / yarn_growth(factor, all)
+                                            : yarn_growth(factor));
 }
 
 /// LongRoPE (Ding et al. 2024): a divisor for each frequency, one list for contexts up to the
@@ -83,11 +81,16 @@ double scale_as_longrope(std::vector<double>& frequencies, Keys& keys, double mo
 
 } // namespace
 
+double yarn_growth(double factor, double scale) {
+  return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1;
+}
+
 Rotary rotary_of(Keys& keys, std::int64_t head_size, std::int64_t most, std::int64_t used) {
   const std::string type = keys.text({"rope_type", "type"}, "default");
   const double base = keys.number({"rope_theta"}, 1, kMost, 10000);
   const double part = keys.number({"partial_rotary_factor"}, 0, 1, 1);
-  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_size) * part);
+  // A part that is a quotient of two sizes may come out a rounding below a whole number.
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_size) * part + 1e-9);
   if (dims < 2 || dims % 2 != 0)
     fail(ErrorKind::File, "{}: {} of the {} dims of a head turn; pairs are needed", keys.where(),
          dims, head_size);

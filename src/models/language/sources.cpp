@@ -4,6 +4,7 @@
 #include "support/fail.h"
 #include "support/printable.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -11,7 +12,10 @@ namespace egret::models::language {
 
 namespace {
 
-constexpr std::array<int, 2> kBits = {4, 8};
+constexpr std::array kForms = {FormRow{WeightForm::Int8, "int8", 8, false, DType::U8},
+                               FormRow{WeightForm::Int4, "int4", 4, false, DType::U8},
+                               FormRow{WeightForm::Uint4, "uint4", 4, true, DType::U8},
+                               FormRow{WeightForm::F8E4M3, "f8e4m3", 8, false, DType::F8E4M3}};
 
 /// Bits of a value in memory, with its share of scales; nothing for types that become floats.
 std::optional<double> packed_form(io::GgmlType type) {
@@ -37,54 +41,75 @@ std::optional<double> packed_form(io::GgmlType type) {
 
 } // namespace
 
-std::string PackedName::packed(const std::string& name, int bits) {
-  return fmt::format("{}.int{}", name, bits);
+std::span<const FormRow> weight_forms() {
+  return kForms;
+}
+const FormRow& row_of(WeightForm form) {
+  return *std::ranges::find(kForms, form, &FormRow::form);
+}
+std::string scale_name(const std::string& matrix) {
+  return matrix + ".scale";
+}
+std::string zero_name(const std::string& matrix) {
+  return matrix + ".zero";
 }
 
 FolderSource::FolderSource(const std::filesystem::path& folder)
     : folder_(folder), tensors_(folder) {
   for (const std::string& name : tensors_.names())
-    for (const int bits : kBits)
-      if (const std::string end = PackedName::packed("", bits); name.ends_with(end))
-        add_packed(name.substr(0, name.size() - end.size()), bits);
+    for (const FormRow& row : kForms)
+      if (const std::string end = std::string(".") + row.name; name.ends_with(end))
+        add_packed(name.substr(0, name.size() - end.size()), row);
 }
 
-void FolderSource::add_packed(const std::string& name, int bits) {
-  Packed packed{PackedName::packed(name, bits), PackedName::scale(name), {}, bits, 0};
+void FolderSource::add_packed(const std::string& name, const FormRow& row) {
+  Packed packed{fmt::format("{}.{}", name, row.name), scale_name(name), {}, {}, row.bits, 0};
   const auto refuse = [&](const std::string& why) {
-    fail(ErrorKind::File, "{}: tensor '{}' {}", tensors_.path_of(packed.integers).string(),
-         printable(packed.integers), why);
+    fail(ErrorKind::File, "{}: tensor '{}' {}", tensors_.path_of(packed.values).string(),
+         printable(packed.values), why);
   };
   if (tensors_.contains(name) || packed_.contains(name))
     refuse("is there in another form too");
   if (!tensors_.contains(packed.scale))
     refuse(fmt::format("has no scales: '{}' is missing", printable(packed.scale)));
-  const io::TensorInfo &integers = tensors_.info(packed.integers),
-                       &scale = tensors_.info(packed.scale);
-  packed.shape = integers.shape;
-  if (integers.dtype != DType::U8 || !is_float(scale.dtype) || packed.shape.size() < 2)
-    refuse("is no matrix of u8 with scales in floats");
-  packed.shape.back() *= 8 / bits;
+  const io::TensorInfo &values = tensors_.info(packed.values), &scale = tensors_.info(packed.scale);
+  packed.shape = values.shape;
+  if (values.dtype != row.dtype || !is_float(scale.dtype) || packed.shape.size() < 2)
+    refuse(fmt::format("is no matrix of {} with scales in floats", egret::name_of(row.dtype)));
+  const int in_byte = 8 / row.bits;
+  packed.shape.back() *= in_byte;
   std::vector<std::int64_t> grouped = packed.shape;
   const std::int64_t in = grouped.back(), groups = scale.shape.empty() ? 0 : scale.shape.back();
   grouped.back() = groups;
-  if (groups < 1 || in % groups != 0 || in / groups % (8 / bits) != 0 || grouped != scale.shape)
+  if (groups < 1 || in % groups != 0 || in / groups % in_byte != 0 || grouped != scale.shape)
     refuse(fmt::format("is [{}], its scales are [{}]: these are no groups of it",
-                       fmt::join(integers.shape, ","), fmt::join(scale.shape, ",")));
+                       fmt::join(values.shape, ","), fmt::join(scale.shape, ",")));
+  if (row.zero_points) {
+    packed.zero = zero_name(name);
+    if (!tensors_.contains(*packed.zero))
+      refuse(fmt::format("has no zero points: '{}' is missing", printable(*packed.zero)));
+    if (const io::TensorInfo& zero = tensors_.info(*packed.zero);
+        zero.dtype != DType::U8 || zero.shape != scale.shape)
+      refuse(fmt::format("has zero points in {} [{}]; u8 [{}] is needed",
+                         egret::name_of(zero.dtype), fmt::join(zero.shape, ","),
+                         fmt::join(scale.shape, ",")));
+  }
   packed.group = in / groups;
   packed_.emplace(name, std::move(packed));
 }
 
 std::string FolderSource::path_of(const std::string& name) const {
   const auto at = packed_.find(name);
-  return tensors_.path_of(at == packed_.end() ? name : at->second.integers).string();
+  return tensors_.path_of(at == packed_.end() ? name : at->second.values).string();
 }
 
 std::vector<std::string> FolderSource::names() const {
   std::vector<std::string> names = tensors_.names();
   for (const auto& [name, packed] : packed_) {
-    std::erase(names, packed.integers);
+    std::erase(names, packed.values);
     std::erase(names, packed.scale);
+    if (packed.zero)
+      std::erase(names, *packed.zero);
     names.push_back(name);
   }
   return names;
@@ -102,13 +127,16 @@ std::vector<std::int64_t> FolderSource::shape(const std::string& name) const {
 Tensor FolderSource::read(const std::string& name) const {
   if (!packed(name))
     return tensors_.read(name);
-  const Quantized q = integers(name);
-  return dequantize({q.packed, q.scale.to(DType::F32), q.bits, q.group});
+  return dense(grouped(name), DType::F32);
 }
 
-Quantized FolderSource::integers(const std::string& name) const {
+Grouped FolderSource::grouped(const std::string& name) const {
   const Packed& packed = packed_.at(name);
-  return {tensors_.read(packed.integers), tensors_.read(packed.scale), packed.bits, packed.group};
+  std::optional<Tensor> zero;
+  if (packed.zero)
+    zero = tensors_.read(*packed.zero);
+  return {tensors_.read(packed.values), tensors_.read(packed.scale), zero, packed.bits,
+          packed.group};
 }
 
 std::int64_t FolderSource::packed_bytes(const std::string& name) const {
@@ -117,11 +145,12 @@ std::int64_t FolderSource::packed_bytes(const std::string& name) const {
     const io::TensorInfo& info = tensors_.info(tensor);
     return static_cast<std::int64_t>(info.end - info.begin);
   };
-  return bytes(packed.integers) + bytes(packed.scale);
+  return bytes(packed.values) + bytes(packed.scale) + (packed.zero ? bytes(*packed.zero) : 0);
 }
 
 DType FolderSource::dtype(const std::string& name) const {
-  return packed(name) ? DType::U8 : tensors_.info(name).dtype;
+  const auto at = packed_.find(name);
+  return tensors_.info(at == packed_.end() ? name : at->second.values).dtype;
 }
 
 std::vector<std::string> MemorySource::names() const {
@@ -164,8 +193,10 @@ DType GgufSource::dtype(const std::string& name) const {
 Matrix GgufSource::read_packed(const std::string& name) const {
   const io::GgmlType type = file_.info(name).type;
   const Tensor bytes = file_.read_bytes(name);
-  if (type == io::GgmlType::Q8_0 || type == io::GgmlType::Q4_0)
-    return io::packed_blocks(type, bytes);
+  if (type == io::GgmlType::Q8_0 || type == io::GgmlType::Q4_0) {
+    const Quantized q = io::packed_blocks(type, bytes);
+    return Grouped{q.packed, q.scale, {}, q.bits, q.group};
+  }
   return io::packed_k_blocks(type, bytes);
 }
 

@@ -2,24 +2,36 @@
 #pragma once
 
 #include "egret/gguf.h"
+#include "egret/language_model.h"
 #include "egret/sharded_tensors.h"
 #include "models/language/weights.h"
 
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <span>
 
 namespace egret::models::language {
 
-/// How quantize_language_model() stores a matrix NAME: integers as NAME.int4 or NAME.int8, u8
-/// [..., out, in · bits / 8], and their scales as NAME.scale, [..., out, in / group].
-struct PackedName {
-  static std::string packed(const std::string& name, int bits);
-  static std::string scale(const std::string& name) { return name + ".scale"; }
+/// How a folder stores a matrix NAME in a form: values as NAME.int4, NAME.int8 or NAME.uint4, u8
+/// [..., out, in · bits / 8], or as NAME.f8e4m3 [..., out, in]; their scales as NAME.scale, [...,
+/// out, in / group], and zero points as NAME.zero, u8 of the same shape.
+struct FormRow {
+  WeightForm form;
+  const char* name; ///< behind the matrix's
+  int bits;
+  bool zero_points;
+  DType dtype; ///< of the stored values
 };
+std::span<const FormRow> weight_forms();
+const FormRow& row_of(WeightForm form);
+std::string scale_name(const std::string& matrix);
+std::string zero_name(const std::string& matrix);
 
 class FolderSource final : public TensorSource {
 public:
-  /// Error(File) for packed matrices without scales, of other dtypes or of shapes that do not fit.
+  /// Error(File) for packed matrices without scales or zero points, of other dtypes or of shapes
+  /// that do not fit.
   explicit FolderSource(const std::filesystem::path& folder);
   bool gguf() const override { return false; }
   std::string path() const override { return folder_.string(); }
@@ -29,19 +41,20 @@ public:
   std::vector<std::int64_t> shape(const std::string& name) const override;
   Tensor read(const std::string& name) const override;
   bool packed(const std::string& name) const override { return packed_.contains(name); }
-  Matrix read_packed(const std::string& name) const override { return integers(name); }
+  Matrix read_packed(const std::string& name) const override { return grouped(name); }
   std::int64_t packed_bytes(const std::string& name) const override;
-  DType dtype(const std::string& name) const override; ///< U8 for packed ones
+  DType dtype(const std::string& name) const override; ///< that of the values for packed ones
 
 private:
   struct Packed {
-    std::string integers, scale; ///< names of the tensors
+    std::string values, scale; ///< names of the tensors
+    std::optional<std::string> zero;
     std::vector<std::int64_t> shape;
     int bits;
     std::int64_t group;
   };
-  void add_packed(const std::string& name, int bits);
-  Quantized integers(const std::string& name) const;
+  void add_packed(const std::string& name, const FormRow& row);
+  Grouped grouped(const std::string& name) const;
 
   std::filesystem::path folder_;
   io::ShardedTensors tensors_;

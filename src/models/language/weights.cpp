@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace egret::models::language {
 
@@ -13,10 +14,12 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-/// Bits and group of packed integers; zeros for floats.
-std::pair<int, std::int64_t> form_of(const Matrix& matrix) {
-  const auto* q = std::get_if<Quantized>(&matrix);
-  return q == nullptr ? std::pair<int, std::int64_t>() : std::pair(q->bits, q->group);
+/// What matrices that are stacked must agree in: dtype, bits, group, whether with zero points.
+std::tuple<DType, int, std::int64_t, bool> form_of(const Matrix& matrix) {
+  const auto* q = std::get_if<Grouped>(&matrix);
+  if (q == nullptr)
+    return {DType::F32, 0, 0, false};
+  return {q->values.dtype(), q->bits, q->group, q->zero.has_value()};
 }
 
 /// Walks the parameters of a model twice: first to check names and shapes, with zeros in place of
@@ -243,7 +246,7 @@ private:
       if (form_of(each.back()) != form_of(each.front()))
         fail(ErrorKind::File,
              "{}: tensor '{}.weight' is packed otherwise than that of expert 0; those of a layer "
-             "must all be floats, or integers of the same bits and groups",
+             "must all be floats, or in the same form and groups",
              source_.path_of(one + ".weight"), one);
     }
     return stored(stacked(each));

@@ -5,6 +5,7 @@
 #include "support/small_tokenizer.h"
 
 #include <csignal>
+#include <cstdio>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -151,6 +152,8 @@ TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
     expect_contains(ran.err, why);
   };
   refused("chat --model /no/such", "/no/such: there is no such folder or file");
+  refused("generate --model /no/such --prompt a", "/no/such: there is no such folder or file");
+  refused("quantize " + path("config.json") + " " + path("out"), "is no folder; one with config");
   refused("generate --model /no/such --prompt a", "/no/such");
   refused("chat", "--model is required", 2);
   refused("generate " + model_ + ids_ + " --top-p 2", "--top-p: '2' is not", 2);
@@ -180,7 +183,7 @@ TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
 
 TEST_F(LanguageTool, QuantizeWritesAFolderThatGenerateReads) {
   const std::string quantize = "quantize " + folder_.path().string() + " " + path("small");
-  const Ran ran = egret_command(quantize + " --bits 8 --json");
+  const Ran ran = egret_command(quantize + " --type int8 --json");
   ASSERT_EQ(ran.code, 0) << ran.err;
   const auto matrices = nlohmann::json::parse(ran.out)["matrices"];
   EXPECT_EQ(matrices.size(), 16U) << "two layers of seven, the table and the head";
@@ -194,7 +197,30 @@ TEST_F(LanguageTool, QuantizeWritesAFolderThatGenerateReads) {
   const Ran again = egret_command(quantize);
   EXPECT_EQ(again.code, 1);
   expect_contains(again.err, "is there already and not empty");
-  EXPECT_EQ(egret_command(quantize + " --bits 3").code, 2);
+  const Ran unknown = egret_command(quantize + " --type int3");
+  EXPECT_EQ(unknown.code, 2);
+  expect_contains(unknown.err, "--type int3: a folder holds int8, int4, uint4, f8e4m3");
+}
+
+TEST_F(LanguageTool, QuantizeWritesAGgufFileWithTheTokenizer) {
+  test::write_file(folder_ / "text", "hello you and hello all of you who read this");
+  const std::string quantize = "quantize " + folder_.path().string() + " " + path("small.gguf");
+  const Ran ran = egret_command(quantize + " --type f32 --text " + path("text"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  expect_contains(ran.out, "blk.0.ffn_down.weight");
+  const auto at = ran.out.find("perplexity ");
+  ASSERT_NE(at, std::string::npos) << ran.out;
+  double before = 0, after = 0;
+  ASSERT_EQ(std::sscanf(ran.out.c_str() + at, "perplexity %lf before, %lf after", &before, &after),
+            2);
+  EXPECT_NEAR(after, before, 1e-3 * before) << "no value was rounded";
+  const std::string rest = " --max-new 12 --prompt 'hello you'";
+  EXPECT_EQ(egret_command("generate --model " + path("small.gguf") + rest).out,
+            egret_command("generate " + model_ + rest).out);
+  const Ran unknown = egret_command(quantize + " --type int4");
+  EXPECT_EQ(unknown.code, 2);
+  expect_contains(unknown.err, "a GGUF file holds f32, f16, bf16, q8_0, q4_0, q4_k");
+  EXPECT_EQ(egret_command(quantize + " --group 8").code, 2);
 }
 
 } // namespace

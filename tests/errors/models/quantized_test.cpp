@@ -45,21 +45,46 @@ TEST_F(QuantizedErrors, IntegersAndScalesThatDoNotFit) {
   contains(refused(matrix + ".int4", zeros({48, 16}, DType::U8)), "is there in another form too");
 }
 
+TEST_F(QuantizedErrors, ZeroPointsAndFloatsThatDoNotFit) {
+  const auto refused_with = [&](const io::TensorMap& parts) {
+    const std::string matrix = "model.layers.0.mlp.up_proj.weight";
+    io::TensorMap tensors = test::language_tensors(golden_);
+    tensors.erase(matrix);
+    for (const auto& [end, value] : parts)
+      tensors[matrix + end] = value;
+    test::write_language_folder(folder_.path(), golden_["config"], tensors);
+    return test::error_of(ErrorKind::File, [&] { LanguageModel::load(folder_.path()); });
+  };
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const Tensor packed = zeros({48, 16}, DType::U8), scale = ones({48, 2});
+  contains(refused_with({{".uint4", packed}, {".scale", scale}}), "has no zero points");
+  contains(refused_with({{".uint4", packed}, {".scale", scale}, {".zero", scale}}),
+           "has zero points in f32 [48,2]; u8 [48,2] is needed");
+  contains(
+      refused_with({{".uint4", packed}, {".scale", scale}, {".zero", zeros({48, 1}, DType::U8)}}),
+      "u8 [48,2] is needed");
+  contains(refused_with({{".f8e4m3", zeros({48, 32}, DType::U8)}, {".scale", scale}}),
+           "is no matrix of f8e4m3 with scales in floats");
+}
+
 TEST_F(QuantizedErrors, WhatCannotBeQuantized) {
   test::write_language_folder(folder_.path(), golden_["config"], test::language_tensors(golden_));
   const auto refusal = [&](ErrorKind kind, const std::filesystem::path& out, QuantizeOptions how) {
     return test::error_of(kind, [&] { (void)quantize_language_model(folder_.path(), out, how); });
   };
   const std::filesystem::path out = folder_ / "out";
-  EXPECT_EQ(refusal(ErrorKind::Value, out, {.bits = 3}), "quantize: 3 bits; there are 4 and 8");
+  EXPECT_EQ(test::error_of(ErrorKind::Value, [] { (void)weight_form_named("int3"); }),
+            "quantize: there is no form 'int3'; there are int8, int4, uint4, f8e4m3");
   EXPECT_EQ(refusal(ErrorKind::Value, out, {.group = 3}),
-            "quantize: groups of 3; they hold a multiple of 2 integers");
+            "quantize: groups of 3; they hold a multiple of 2 values");
   EXPECT_NE(
       refusal(ErrorKind::Value, out, {}).find("down_proj.weight' has rows of 48; groups of 32"),
       std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_NE(refusal(ErrorKind::File, folder_.path(), {}).find("not empty"), std::string::npos);
-  (void)quantize_language_model(folder_.path(), out, {.bits = 8});
+  (void)quantize_language_model(folder_.path(), out, {.form = WeightForm::Int8});
   EXPECT_NE(test::error_of(ErrorKind::Value,
                            [&] { (void)quantize_language_model(out, folder_ / "again", {}); })
                 .find("is quantized already"),

@@ -265,7 +265,8 @@ TEST_F(Finetune, AMergedAdapterGivesTheSameLogits) {
 
 // QLoRA (Dettmers et al. 2023): the matrices stay packed.
 TEST_F(Finetune, AdaptersOfAQuantizedModelAreTrained) {
-  models::quantize_language_model(model("llama"), folder_ / "int8", {.bits = 8});
+  models::quantize_language_model(model("llama"), folder_ / "int8",
+                                  {.form = models::WeightForm::Int8});
   Options options = kLora;
   options.steps = 6;
   const Outcome done =

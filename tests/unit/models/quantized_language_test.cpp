@@ -70,16 +70,16 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 class QuantizedFolder
-    : public ::testing::TestWithParam<std::tuple<const char*, int, std::int64_t, double>> {};
+    : public ::testing::TestWithParam<std::tuple<const char*, WeightForm, std::int64_t, double>> {};
 
 TEST_P(QuantizedFolder, IsWrittenPackedAndGivesTheSameLogits) {
-  const auto& [name, bits, group, most_error] = GetParam();
+  const auto& [name, form, group, most_error] = GetParam();
   test::TempFolder folder;
   const nlohmann::json& golden = golden_language(name);
   test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
   test::write_file(folder / "tokenizer.json", "{}");
   const std::filesystem::path out = folder / "small";
-  const auto report = quantize_language_model(folder.path(), out, {.bits = bits, .group = group});
+  const auto report = quantize_language_model(folder.path(), out, {.form = form, .group = group});
   EXPECT_TRUE(std::filesystem::exists(out / "tokenizer.json"));
   ASSERT_FALSE(report.empty());
   std::int64_t saved = 0;
@@ -90,23 +90,31 @@ TEST_P(QuantizedFolder, IsWrittenPackedAndGivesTheSameLogits) {
   }
   const auto prompt = golden["prompt"].get<std::vector<int>>();
   EXPECT_EQ(saved_bytes(out, prompt), saved);
-  if (bits == 8) {
+  if (form == WeightForm::Int8) {
     LanguageModel before = LanguageModel::load(folder.path()), after = LanguageModel::load(out);
     expect_near(after.logits(prompt).to_vector<float>(), before.logits(prompt).to_vector<float>(),
                 0.1F);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Some, QuantizedFolder,
-                         ::testing::Values(std::tuple("llama", 8, 0, 0.02),
-                                           std::tuple("llama", 4, 16, 0.2),
-                                           std::tuple("gpt2", 4, 0, 0.2), // transposed matrices
-                                           std::tuple("qwen3_moe", 8, 0, 0.02),
-                                           std::tuple("phi3", 4, 8, 0.2)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_int" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Some, QuantizedFolder,
+    ::testing::Values(std::tuple("llama", WeightForm::Int8, 0, 0.02),
+                      std::tuple("llama", WeightForm::Int4, 16, 0.2),
+                      std::tuple("gpt2", WeightForm::Int4, 0, 0.2), // transposed matrices
+                      std::tuple("qwen3_moe", WeightForm::Int8, 0, 0.02),
+                      std::tuple("phi3", WeightForm::Int4, 8, 0.2),
+                      std::tuple("llama", WeightForm::Uint4, 16, 0.12),
+                      std::tuple("gpt2", WeightForm::Uint4, 32, 0.13),
+                      std::tuple("mixtral", WeightForm::Uint4, 16, 0.12),
+                      std::tuple("llama", WeightForm::F8E4M3, 0, 0.04),
+                      std::tuple("qwen3_moe", WeightForm::F8E4M3, 8, 0.04),
+                      std::tuple("gpt2", WeightForm::F8E4M3, 0, 0.04)),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param)) + "_" +
+             weight_form_names()[static_cast<std::size_t>(std::get<1>(info.param))] + "_" +
+             std::to_string(std::get<2>(info.param));
+    });
 
 TEST(QuantizedFolders, ExpertsOfALayerAreAllOfOneForm) {
   test::TempFolder folder;
@@ -124,8 +132,8 @@ TEST(QuantizedFolders, ExpertsOfALayerAreAllOfOneForm) {
     return std::string();
   };
   const std::filesystem::path eight = folder / "eight", four = folder / "four";
-  (void)quantize_language_model(folder.path(), eight, {.bits = 8});
-  (void)quantize_language_model(folder.path(), four, {.bits = 4, .group = 4});
+  (void)quantize_language_model(folder.path(), eight, {.form = WeightForm::Int8});
+  (void)quantize_language_model(folder.path(), four, {.form = WeightForm::Int4, .group = 4});
   const std::string name = "model.layers.0.mlp.experts.1.up_proj.weight";
   ASSERT_TRUE(tensors.contains(name));
   const io::TensorMap other = io::load_safetensors(four / "model.safetensors");
@@ -145,7 +153,7 @@ TEST(QuantizedFolders, ExpertsOfALayerAreAllOfOneForm) {
     EXPECT_NE(said.find("'" + name + "' is packed otherwise"), std::string::npos) << said;
     (void)LanguageModel::load(eight, {.dequantize = true}); // there all are floats
     std::filesystem::remove_all(eight);
-    (void)quantize_language_model(folder.path(), eight, {.bits = 8});
+    (void)quantize_language_model(folder.path(), eight, {.form = WeightForm::Int8});
   }
 }
 
@@ -163,9 +171,10 @@ TEST(QuantizedFolders, KeysThatAreNotKnownAreRefusedOrIgnored) {
     EXPECT_NE(std::string(error.what()).find("'future_feature'"), std::string::npos);
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "small"));
-  EXPECT_FALSE(quantize_language_model(folder.path(), folder / "small",
-                                       {.bits = 8, .ignored_keys = {"future_feature"}})
-                   .empty());
+  EXPECT_FALSE(
+      quantize_language_model(folder.path(), folder / "small",
+                              {.form = WeightForm::Int8, .ignored_keys = {"future_feature"}})
+          .empty());
 }
 
 TEST(QuantizedBlocks, AreTheirValuesAsIntegersWithScales) {
