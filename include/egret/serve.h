@@ -1,7 +1,9 @@
-// A language model as an HTTP server with OpenAI's interface (docs/serving.md).
+// A language model, or an encoder of texts, as an HTTP server with OpenAI's interface
+// (docs/serving.md).
 #pragma once
 
 #include "egret/language_model.h"
+#include "egret/text_encoder.h"
 #include "egret/tokenizer.h"
 
 #include <cstddef>
@@ -39,6 +41,8 @@ public:
   /// none; Error(State) for one that cannot be had, with the system's reason; Error(Parse) and
   /// Error(Unsupported) for a chat template that cannot be read.
   Server(models::LanguageModel model, Tokenizer tokenizer, ServeOptions options);
+  /// Embeddings only: requests for texts are refused.
+  Server(models::TextEncoder model, Tokenizer tokenizer, ServeOptions options);
   ~Server(); ///< stop(0)
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -135,8 +135,8 @@ std::optional<ChatTemplate> template_of(const Tokenizer& tokenizer, const ServeO
   return ChatTemplate::parse(*text, options.model_name + ": chat template");
 }
 
-Api::Api(const models::LanguageModel& model, const Tokenizer& tokenizer,
-         const ServeOptions& options, const Metrics& metrics)
+Api::Api(const ServedModel& model, const Tokenizer& tokenizer, const ServeOptions& options,
+         const Metrics& metrics)
     : model_(model), tokenizer_(tokenizer), options_(options), metrics_(metrics),
       for_this_machine_(options.api_key.empty() && is_address(options.host, true)),
       template_(template_of(tokenizer, options)),
@@ -292,11 +292,11 @@ void Api::require_fits(const std::vector<int>& ids, const std::string& field) co
                               model_.context()),
                   field, "context_length_exceeded");
   for (const int id : ids)
-    if (id < 0 || id >= model_.config().vocabulary)
-      throw Refusal(400,
-                    fmt::format("'{}' has token {}, the vocabulary has {}", field, id,
-                                model_.config().vocabulary),
-                    field);
+    if (id < 0 || id >= model_.vocabulary())
+      throw Refusal(
+          400,
+          fmt::format("'{}' has token {}, the vocabulary has {}", field, id, model_.vocabulary()),
+          field);
 }
 
 EmbeddingRequest Api::embeddings(const EmbeddingBody& body) const {
@@ -313,13 +313,20 @@ EmbeddingRequest Api::embeddings(const EmbeddingBody& body) const {
 
 Generation Api::generation(CompletionBody body, bool chat) const {
   require_model(body.model);
+  if (model_.language() == nullptr)
+    throw Refusal(400,
+                  fmt::format("the model '{}' is an encoder: it gives /v1/embeddings and writes no "
+                              "texts",
+                              options_.model_name),
+                  "model", "no_generation");
+  const models::LanguageModel& language = *model_.language();
   const char* field = chat ? "messages" : "prompt";
   Generation made;
   Job& job = made.job;
   job.prompt = ids_of(body.prompt, true, body.tools_json);
   require_fits(job.prompt, field);
   models::GenerateOptions& o = job.options;
-  o = model_.defaults();
+  o = language.defaults();
   const std::int64_t most = options_.max_tokens > 0 ? options_.max_tokens : model_.context();
   o.max_new = std::min(body.max_tokens.value_or(most), most);
   o.temperature = body.temperature.value_or(o.temperature);
@@ -330,7 +337,7 @@ Generation Api::generation(CompletionBody body, bool chat) const {
   o.presence_penalty = body.presence_penalty;
   o.frequency_penalty = body.frequency_penalty;
   o.seed = body.seed ? *body.seed : random_bits();
-  o.stop = o.stop.value_or(model_.config().stop);
+  o.stop = o.stop.value_or(language.config().stop);
   if (const auto end = tokenizer_.special_id("eos_token"))
     o.stop->push_back(*end);
   o.top_logprobs = body.top_logprobs.value_or(-1);

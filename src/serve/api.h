@@ -54,7 +54,7 @@ std::optional<ChatTemplate> template_of(const Tokenizer& tokenizer, const ServeO
 class Api {
 public:
   /// What it is given outlives it. Errors as Server's constructor.
-  Api(const models::LanguageModel& model, const Tokenizer& tokenizer, const ServeOptions& options,
+  Api(const ServedModel& model, const Tokenizer& tokenizer, const ServeOptions& options,
       const Metrics& metrics);
 
   /// The path that a request's target names where there is one, "other" otherwise: a label.
@@ -80,7 +80,7 @@ private:
   nlohmann::ordered_json model_json() const;
   void require_model(const std::string& name) const;
 
-  const models::LanguageModel& model_;
+  const ServedModel& model_;
   const Tokenizer& tokenizer_;
   const ServeOptions& options_;
   const Metrics& metrics_;

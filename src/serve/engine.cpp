@@ -68,11 +68,16 @@ struct Embedding {
 } // namespace
 
 struct Engine::Impl {
-  Impl(models::LanguageModel loaded, Tokenizer text, std::size_t queue, double seconds,
-       Metrics& all)
+  Impl(ServedModel loaded, Tokenizer text, std::size_t queue, double seconds, Metrics& all)
       : model(std::move(loaded)), tokenizer(std::move(text)),
         most(static_cast<std::size_t>(model.sequences()) + queue), job_seconds(seconds),
-        metrics(all), batch(model), thread([this] { work(); }) {}
+        metrics(all), batch(batch_of(model)), thread([this] { work(); }) {}
+
+  static std::optional<GenerationBatch> batch_of(ServedModel& model) {
+    if (models::LanguageModel* language = model.language())
+      return std::optional<GenerationBatch>(std::in_place, *language);
+    return {};
+  }
 
   /// The thread: takes what has come, then a step of the model.
   void work() {
@@ -99,14 +104,15 @@ struct Engine::Impl {
         drop(job);
       end_late_jobs();
       try {
-        for (const GenerationBatch::Event& event : batch.step())
-          handle(event);
+        if (batch)
+          for (const GenerationBatch::Event& event : batch->step())
+            handle(event);
       } catch (const std::exception& error) { // out of memory, a lost device
         while (!jobs.empty())
           fail(jobs.begin()->first, 500, error.what());
       }
       embed_one();
-      metrics.load(batch.running(), batch.waiting());
+      metrics.load(batch ? batch->running() : 0, batch ? batch->waiting() : 0);
     }
   }
 
@@ -119,7 +125,7 @@ struct Engine::Impl {
       for (std::size_t i = 0; i < job.choices; ++i) {
         models::GenerateOptions options = job.options;
         options.seed += i * kSeedStep;
-        const GenerationBatch::Id id = batch.add(job.prompt, options);
+        const GenerationBatch::Id id = batch->add(job.prompt, options);
         writing.emplace(id,
                         Writing{one.id, i, StreamingDetokenizer(tokenizer), StopStrings(job.stop),
                                 ToolCallReader(job.tools, job.tool_names), one.came, job.one_call});
@@ -186,8 +192,7 @@ struct Engine::Impl {
     const auto at = embeddings.begin();
     Embedding& job = at->second;
     try {
-      job.done.values.push_back(
-          model.embedding(job.texts[job.done.values.size()], model.pooling()));
+      job.done.values.push_back(model.embedding(job.texts[job.done.values.size()]));
     } catch (const std::exception& error) {
       job.done = {{}, 500, error.what()};
     }
@@ -270,7 +275,7 @@ struct Engine::Impl {
     std::erase_if(writing, [&](const auto& text) {
       if (text.second.job != job)
         return false;
-      batch.cancel(text.first);
+      batch->cancel(text.first);
       return true;
     });
     const auto at = jobs.find(job);
@@ -283,7 +288,7 @@ struct Engine::Impl {
   void end(GenerationBatch::Id id) {
     const auto at = writing.find(id);
     const auto job = jobs.find(at->second.job);
-    batch.cancel(id);
+    batch->cancel(id);
     writing.erase(at);
     leave();
     if (--job->second.texts == 0)
@@ -301,14 +306,14 @@ struct Engine::Impl {
     --admitted;
   }
 
-  models::LanguageModel model;
+  ServedModel model;
   const Tokenizer tokenizer;
   const std::size_t most;
   const double job_seconds;
   Metrics& metrics;
 
   // Of the thread only:
-  GenerationBatch batch;
+  std::optional<GenerationBatch> batch; ///< none for an encoder
   std::map<Id, Running> jobs;
   std::map<GenerationBatch::Id, Writing> writing;
   std::map<Id, Embedding> embeddings;
@@ -324,8 +329,8 @@ struct Engine::Impl {
   std::thread thread; ///< last: everything else is there when it starts
 };
 
-Engine::Engine(models::LanguageModel model, Tokenizer tokenizer, std::size_t queue,
-               double job_seconds, Metrics& metrics)
+Engine::Engine(ServedModel model, Tokenizer tokenizer, std::size_t queue, double job_seconds,
+               Metrics& metrics)
     : impl_(std::make_unique<Impl>(std::move(model), std::move(tokenizer), queue, job_seconds,
                                    metrics)) {}
 
@@ -338,7 +343,7 @@ Engine::~Engine() {
   impl_->thread.join();
 }
 
-const models::LanguageModel& Engine::model() const noexcept {
+const ServedModel& Engine::model() const noexcept {
   return impl_->model;
 }
 

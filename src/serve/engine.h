@@ -4,6 +4,7 @@
 #include "egret/language_model.h"
 #include "egret/tokenizer.h"
 #include "serve/metrics.h"
+#include "serve/served_model.h"
 #include "serve/tools.h"
 
 #include <cstddef>
@@ -69,16 +70,17 @@ public:
   using Receive = std::function<void(Part)>;
 
   /// At most model.sequences() + queue texts at a time, each up to so many seconds long.
-  Engine(models::LanguageModel model, Tokenizer tokenizer, std::size_t queue, double job_seconds,
+  Engine(ServedModel model, Tokenizer tokenizer, std::size_t queue, double job_seconds,
          Metrics& metrics);
   ~Engine(); ///< drops all jobs
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  const models::LanguageModel& model() const noexcept; ///< for what never changes of it
+  const ServedModel& model() const noexcept; ///< for what never changes of it
 
   // From any thread:
-  std::optional<Id> submit(Job job, Receive receive); ///< nothing where the queue is full
+  /// Nothing where the queue is full. The model is no encoder.
+  std::optional<Id> submit(Job job, Receive receive);
   /// Embeddings by the pooling of the model's folder, of texts that the model takes; one between
   /// two steps of the others. Counts as one text.
   std::optional<Id> embed(std::vector<std::vector<int>> texts,

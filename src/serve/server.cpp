@@ -72,7 +72,7 @@ void require_servable(const ServeOptions& options, const Tokenizer& tokenizer) {
 }
 
 struct Server::Impl {
-  Impl(models::LanguageModel model, Tokenizer text, ServeOptions chosen)
+  Impl(ServedModel model, Tokenizer text, ServeOptions chosen)
       : options(std::move(chosen)), tokenizer(std::move(text)), acceptor(listening(io, options)),
         pause(io),
         engine(std::move(model), tokenizer, options.queue, options.request_seconds, metrics),
@@ -186,7 +186,13 @@ struct Server::Impl {
 
 Server::Server(models::LanguageModel model, Tokenizer tokenizer, ServeOptions options) {
   require_valid(options);
-  impl_ = std::make_unique<Impl>(std::move(model), std::move(tokenizer), std::move(options));
+  impl_ = std::make_unique<Impl>(ServedModel(std::move(model)), std::move(tokenizer),
+                                 std::move(options));
+}
+Server::Server(models::TextEncoder model, Tokenizer tokenizer, ServeOptions options) {
+  require_valid(options);
+  impl_ = std::make_unique<Impl>(ServedModel(std::move(model)), std::move(tokenizer),
+                                 std::move(options));
 }
 
 Server::~Server() {

@@ -7,10 +7,6 @@
 
 #include "egret/functional.h"
 #include "egret/io.h"
-#include "egret/text_encoder.h"
-#include "models/keys.h"
-
-#include "io/json_file.h"
 #include "support/fail.h"
 #include "support/read_text.h"
 
@@ -45,21 +41,12 @@ struct Embedder {
   std::function<std::vector<std::vector<float>>(const std::vector<std::vector<int>>&)> embed;
 };
 
-bool is_encoder(const std::filesystem::path& model) {
-  const std::filesystem::path file = model / "config.json";
-  if (!std::filesystem::is_directory(model) || !std::filesystem::exists(file))
-    return false;
-  models::Keys keys(io::read_json_object(file), file.string());
-  const auto encoders = models::text_encoder_architectures();
-  return std::ranges::find(encoders, keys.text({"model_type"}, "")) != encoders.end();
-}
-
 Embedder embedder_of(const EmbedOptions& o) {
   const LanguageOptions& l = o.language;
   std::optional<Pooling> pooling;
   if (!o.pooling.empty())
     pooling = kPoolingNames.at(o.pooling);
-  if (!is_encoder(l.model)) {
+  if (!is_text_encoder(l.model)) {
     auto model = std::make_shared<models::LanguageModel>(load_language_model(l));
     return {model->context(), [model, pooling](const std::vector<std::vector<int>>& texts) {
               std::vector<std::vector<float>> all;
@@ -68,13 +55,7 @@ Embedder embedder_of(const EmbedOptions& o) {
               return all;
             }};
   }
-  if (!l.adapter.empty() || l.dequantize || l.context > 0)
-    throw UsageError("embed: --adapter, --dequantize and --context are for language models");
-  models::TextEncoderOptions options;
-  if (!l.dtype.empty())
-    options.dtype = dtype_named(l.dtype);
-  options.ignored_keys = l.ignored_keys;
-  auto encoder = std::make_shared<models::TextEncoder>(models::TextEncoder::load(l.model, options));
+  auto encoder = std::make_shared<models::TextEncoder>(load_text_encoder(l, "embed"));
   return {encoder->context(), [encoder, pooling](const std::vector<std::vector<int>>& texts) {
             return encoder->embeddings(texts, pooling);
           }};

@@ -6,6 +6,8 @@
 
 #include "egret/error.h"
 #include "egret/gguf_tokenizer.h"
+#include "io/json_file.h"
+#include "models/keys.h"
 #include "support/fail.h"
 #include "support/printable.h"
 #include "support/read_text.h"
@@ -125,6 +127,15 @@ bool is_language_model(const std::filesystem::path& path) {
          std::string_view(start.data(), start.size()) == "GGUF";
 }
 
+bool is_text_encoder(const std::filesystem::path& model) {
+  const std::filesystem::path file = model / "config.json";
+  if (!std::filesystem::is_directory(model) || !std::filesystem::exists(file))
+    return false;
+  models::Keys keys(io::read_json_object(file), file.string());
+  const auto encoders = models::text_encoder_architectures();
+  return std::ranges::find(encoders, keys.text({"model_type"}, "")) != encoders.end();
+}
+
 Tokenizer load_tokenizer(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path) && is_language_model(path))
     return models::gguf_tokenizer(io::GgufFile(path).metadata(), path.string());
@@ -175,6 +186,17 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
         bytes_text(static_cast<double>(model.cache_bytes())),
         seconds_text(seconds_between(start, Clock::now())));
   return model;
+}
+
+models::TextEncoder load_text_encoder(const LanguageOptions& o, const std::string& command) {
+  if (!o.adapter.empty() || !o.cache.empty() || o.dequantize || o.context > 0)
+    throw UsageError(command +
+                     ": --adapter, --cache, --dequantize and --context are for language models");
+  models::TextEncoderOptions options;
+  if (!o.dtype.empty())
+    options.dtype = dtype_named(o.dtype);
+  options.ignored_keys = o.ignored_keys;
+  return models::TextEncoder::load(o.model, options);
 }
 
 models::GenerateOptions generation_of(const LanguageOptions& o, const models::LanguageModel& model,

@@ -4,6 +4,7 @@
 
 #include "egret/grammar.h"
 #include "egret/language_model.h"
+#include "egret/text_encoder.h"
 #include "egret/tokenizer.h"
 
 #include <cstdint>
@@ -48,6 +49,11 @@ std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions
 
 /// Whether a path is a folder or a GGUF file, by its name or how it begins.
 bool is_language_model(const std::filesystem::path& path);
+
+/// Whether a folder's config.json names an architecture of models::TextEncoder.
+bool is_text_encoder(const std::filesystem::path& path);
+/// Of a folder of one. UsageError that begins with `command` for options of language models.
+models::TextEncoder load_text_encoder(const LanguageOptions& options, const std::string& command);
 
 /// From a tokenizer.json, a folder that has one, or a GGUF file. Error(File) where there is none.
 Tokenizer load_tokenizer(const std::filesystem::path& path);

@@ -61,10 +61,16 @@ void serve_model(ServeCommandOptions o) {
 
   const Interrupts interrupts(Interrupts::Reads::GoOn, Interrupts::Also::Terminate);
   Interrupts::clear();
-  serve::Server server(load_language_model(o.language), tokenizer, o.server);
+  const bool encoder = is_text_encoder(o.language.model);
+  const auto server_of = [&] { // guaranteed elision: a server cannot be moved
+    return encoder ? serve::Server(load_text_encoder(o.language, "serve"), tokenizer, o.server)
+                   : serve::Server(load_language_model(o.language), tokenizer, o.server);
+  };
+  serve::Server server = server_of();
   const bool v6 = o.server.host.find(':') != std::string::npos;
-  log("{} at http://{}{}{}:{}/v1, {} requests at once; Ctrl-C ends", o.server.model_name,
-      v6 ? "[" : "", o.server.host, v6 ? "]" : "", server.port(), o.parallel);
+  log("{} at http://{}{}{}:{}/v1, {}; Ctrl-C ends", o.server.model_name, v6 ? "[" : "",
+      o.server.host, v6 ? "]" : "", server.port(),
+      encoder ? "embeddings only" : fmt::format("{} requests at once", o.parallel));
   if (!o.server.host.starts_with("127.") && o.server.host != "::1" && o.server.api_key.empty())
     log("anyone who reaches {} may use it: there is no --api-key-file", o.server.host);
   while (!Interrupts::requested())
@@ -84,7 +90,10 @@ void add_serve_command(CLI::App& app) {
   command->footer(
       "Clients of OpenAI's interface connect to http://HOST:PORT/v1 (docs/serving.md).\n"
       "Ctrl-C ends it when the requests under way are answered.");
-  command->add_option("--model", language.model, "A folder, or a GGUF file")->required();
+  command
+      ->add_option("--model", language.model,
+                   "A folder, or a GGUF file; a folder of an encoder serves embeddings")
+      ->required();
   command->add_option("--host", server.host, "Address to listen on; others reach 0.0.0.0 and ::")
       ->capture_default_str();
   command->add_option("--port", options->port, "Port; 0: one that is free")

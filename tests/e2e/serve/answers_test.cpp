@@ -5,6 +5,7 @@
 #include "serve/io_loop.h"
 #include "support/http_client.h"
 #include "support/json_language.h"
+#include "support/published_models.h"
 #include "support/run_tool.h"
 
 #include <atomic>
@@ -207,6 +208,53 @@ TEST_F(Answers, LogprobsComeWithTheTokens) {
     EXPECT_EQ(given[key].size(), text["usage"]["completion_tokens"]) << key;
   EXPECT_EQ(given["text_offset"][0], 0);
   EXPECT_TRUE(post(kChat, chat({{"max_tokens", 2}}))["choices"][0]["logprobs"].is_null());
+}
+
+TEST(ServedEncoders, GiveEmbeddingsAndRefuseTexts) {
+  test::TempFolder folder;
+  const test::PublishedModel bert("encoders/bert.json");
+  bert.write(folder.path());
+  const json vocabulary = {{"[UNK]", 0}, {"a", 1}, {"cat", 2}, {"dog", 3}};
+  test::write_json(
+      folder / "tokenizer.json",
+      {{"version", "1.0"},
+       {"added_tokens", json::array()},
+       {"pre_tokenizer", {{"type", "Whitespace"}}},
+       {"model", {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "[UNK]"}}}});
+  auto encoder = models::TextEncoder::load(folder.path());
+  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  const std::vector<std::vector<int>> texts = {tokenizer.encode("a cat"), {3, 1, 1}};
+  const auto expected = encoder.embeddings(texts);
+  Server server(models::TextEncoder::load(folder.path()), tokenizer, {.model_name = "bert"});
+  const auto post = [&](const std::string& path, const json& body) {
+    return http(server.port(), "POST", path, body.dump());
+  };
+  const json both = {"a cat", "dog a a"};
+  for (const json& input : {both, json(texts)}) {
+    const HttpResponse response = post("/v1/embeddings", {{"model", "bert"}, {"input", input}});
+    ASSERT_EQ(response.status, 200) << response.body;
+    const json answer = json::parse(response.body);
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], 5);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(answer["data"][i]["index"], i);
+      const auto got = answer["data"][i]["embedding"].get<std::vector<float>>();
+      ASSERT_EQ(got.size(), expected[i].size());
+      for (std::size_t k = 0; k < got.size(); ++k)
+        EXPECT_NEAR(got[k], expected[i][k], 1e-5) << i;
+    }
+  }
+  for (const auto& [path, body] :
+       {std::pair(kChat, json{{"messages", {{{"role", "user"}, {"content", "a"}}}}}),
+        {kText, json{{"prompt", "a"}}}}) {
+    const HttpResponse response = post(path, body);
+    EXPECT_EQ(response.status, 400);
+    const json error = json::parse(response.body)["error"];
+    EXPECT_EQ(error["code"], "no_generation") << response.body;
+    EXPECT_EQ(error["param"], "model");
+  }
+  const HttpResponse far = post("/v1/embeddings", {{"input", std::vector<int>(33, 1)}});
+  EXPECT_EQ(far.status, 400) << "the encoder reads 32 tokens";
+  EXPECT_EQ(post("/v1/embeddings", {{"input", {999999}}}).status, 400);
 }
 
 TEST_F(Answers, EmbeddingsAreThoseOfTheLibrary) {

@@ -338,7 +338,7 @@ TEST_F(Serving, AnswersNoNameThatAPageMadeToMeanThisMachine) {
 TEST(Engine, TakesAsManyJobsAsItHasRoomFor) {
   Metrics metrics;
   std::latch go(1), all(3);
-  Engine engine(LanguageModel::load(folder().path(), {.sequences = 2}),
+  Engine engine(ServedModel(LanguageModel::load(folder().path(), {.sequences = 2})),
                 Tokenizer::load(folder().path()), 1, 600, metrics);
   const auto job = [] {
     return Job{.prompt = {8, 9}, .options = {.max_new = 2, .stop = std::vector<int>{}}};
@@ -358,7 +358,7 @@ TEST(Engine, TakesAsManyJobsAsItHasRoomFor) {
 
 TEST(Engine, EndsJobsThatTakeTooLong) {
   Metrics metrics;
-  Engine engine(LanguageModel::load(folder().path(), {.context = 4096}),
+  Engine engine(ServedModel(LanguageModel::load(folder().path(), {.context = 4096})),
                 Tokenizer::load(folder().path()), 1, 1e-9, metrics);
   std::promise<int> failed;
   Job job{.prompt = {8, 9}, .options = {.max_new = 4000, .stop = std::vector<int>{}}};
