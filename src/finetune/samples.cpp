@@ -47,7 +47,7 @@ private:
     line_ = line;
     const std::string where = fmt::format("{}: line {}", path_, line);
     const nlohmann::json json = text::parse_json(content, where);
-    const text::Field object(json, where + ":");
+    const text::Field object(json, where + ": ");
     if (!json.is_object())
       object.refuse("is no JSON object");
     const auto only = [&](std::initializer_list<std::string_view> names) {

@@ -9,13 +9,17 @@
 
 namespace egret::text {
 
+std::string Field::start_of_message() const {
+  return path_.ends_with(": ") ? path_ : path_ + ": ";
+}
+
 void Field::refuse(const std::string& why) const {
-  fail(ErrorKind::File, "{}: {}", path_, why);
+  fail(ErrorKind::File, "{}{}", start_of_message(), why);
 }
 
 void Field::unknown(std::string_view what, std::string_view known) const {
-  fail(ErrorKind::Unsupported, "{}: '{}' is not known; known are {}", path_, printable(what),
-       known);
+  fail(ErrorKind::Unsupported, "{}'{}' is not known; known are {}", start_of_message(),
+       printable(what), known);
 }
 
 const nlohmann::json& Field::object() const {

@@ -37,6 +37,7 @@ public:
   [[noreturn]] void unknown(std::string_view what, std::string_view known) const;
 
 private:
+  std::string start_of_message() const; ///< the path, which ends in ": " where it is a whole file
   const nlohmann::json& object() const;
 
   const nlohmann::json* value_;

@@ -36,7 +36,7 @@ TEST_F(FinetuneErrors, LinesAreNamed) {
   };
   line2("{", "not JSON");
   line2("[1]", "is no JSON object");
-  line2("{}", "has neither 'messages' nor");
+  line2("{}", "line 2: has neither 'messages' nor");
   line2(R"({"prompt": "a"})", "completion");
   line2(R"({"prompt": "a", "completion": ""})", "nothing to learn");
   line2(R"({"prompt": "a", "completion": 3})", "completion");
@@ -81,7 +81,8 @@ TEST_F(FinetuneErrors, TargetsAndOptionsAreChecked) {
 }
 
 TEST_F(FinetuneErrors, QuantizedWeightsAreNotTrained) {
-  models::quantize_language_model(folder_ / "model", folder_ / "int8", {.bits = 8});
+  models::quantize_language_model(folder_ / "model", folder_ / "int8",
+                                  {.form = models::WeightForm::Int8});
   std::filesystem::remove_all(folder_ / "model");
   std::filesystem::rename(folder_ / "int8", folder_ / "model");
   expect(ErrorKind::Value, good_, {"is quantized: only adapters"}, {});
@@ -178,7 +179,8 @@ TEST_F(AdapterErrors, AdaptersThatDoNotFitAreNamed) {
 }
 
 TEST_F(AdapterErrors, MergingWritesNothingWhereItIsRefused) {
-  models::quantize_language_model(folder_ / "model", folder_ / "int8", {.bits = 8});
+  models::quantize_language_model(folder_ / "model", folder_ / "int8",
+                                  {.form = models::WeightForm::Int8});
   EXPECT_NE(test::error_of(ErrorKind::Value,
                            [&] {
                              models::merge_adapter(folder_ / "int8", folder_ / "adapter",
