@@ -399,7 +399,7 @@ public:
   std::string name() const override { return "gpu_stream"; }
 
   std::vector<Schedule> space(const Region& given, const Target& target) const override {
-    const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
+    const Region region = prepared_for_stream(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
     if (!found.ok)
       return thread_space(given, target);
@@ -425,7 +425,7 @@ public:
                 const Target& target) const override {
     if (schedule.mma.empty())
       return lower_for_threads(given, schedule, target);
-    const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
+    const Region region = prepared_for_stream(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
     if (!found.ok)
       return {false, {}, found.reason};
@@ -489,7 +489,7 @@ private:
   }
 
   static std::vector<Schedule> thread_space(const Region& given, const Target& target) {
-    const Region region = with_late_divisors(given, StreamTakes::Vectors);
+    const Region region = prepared_for_stream(given, StreamTakes::Vectors);
     const FoundStream found = find_stream(region, StreamTakes::Vectors);
     std::vector<Schedule> space;
     if (found.ok)
@@ -500,7 +500,7 @@ private:
 
   static Lowered lower_for_threads(const Region& given, const Schedule& schedule,
                                    const Target& target) {
-    const Region region = with_late_divisors(given, StreamTakes::Vectors);
+    const Region region = prepared_for_stream(given, StreamTakes::Vectors);
     const FoundStream found = find_stream(region, StreamTakes::Vectors);
     if (!found.ok)
       return {false, {}, found.reason};
@@ -595,9 +595,9 @@ private:
 
 bool stored_scores_take_less(const Region& given, const Target& target) {
   if (!target.is_gpu() ||
-      find_stream(with_late_divisors(given, StreamTakes::MatrixUnits)).ok) // by matrix units
+      find_stream(prepared_for_stream(given, StreamTakes::MatrixUnits)).ok) // by matrix units
     return false;
-  const Region region = with_late_divisors(given, StreamTakes::Vectors);
+  const Region region = prepared_for_stream(given, StreamTakes::Vectors);
   const FoundStream found = find_stream(region, StreamTakes::Vectors);
   return found.ok && stored_scores_take_less(region, found.form, target);
 }

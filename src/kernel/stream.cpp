@@ -734,7 +734,7 @@ private:
 
 /// The region without what would make sums wait for others.
 Region in_few_passes(const Region& region, StreamTakes takes) {
-  return with_late_divisors(with_picks(region, PickBy::Sum), takes);
+  return prepared_for_stream(with_picks(region, PickBy::Sum), takes);
 }
 
 class StreamGenerator : public Generator {

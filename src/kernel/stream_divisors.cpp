@@ -1,4 +1,5 @@
-// Quotients that a sum's terms have in common, taken out of it.
+// Regions as streams take them: without quotients that a sum's terms have in common, and without
+// scores that are rounded between two values of 32 bits.
 #include "kernel/analysis.h"
 #include "kernel/stream_form.h"
 
@@ -194,10 +195,48 @@ void divide_late(Region& region, int sum, const Quotient& q) {
   insert_behind(region, sum, std::move(quotient));
 }
 
+/// Whether a value of a stage's body is a sum in f32 that another stage made, rounded to 16 bits.
+bool is_rounded_sum(const Region& region, const Stage& stage, const BodyValue& v) {
+  if (v.kind != BodyValue::Kind::Apply || v.op != Op::Cast ||
+      (v.dtype != DType::BF16 && v.dtype != DType::F16))
+    return false;
+  const BodyValue& from = stage.body[std::size_t(v.args[0])];
+  if (from.kind != BodyValue::Kind::Load || from.dtype != DType::F32)
+    return false;
+  const Load& load = stage.loads[std::size_t(from.load)];
+  if (load.source != Source::Stage)
+    return false;
+  const Stage& sum = region.stages[std::size_t(load.number)];
+  return sum.kind == StageKind::Reduce && sum.monoid == Monoid::Sum && sum.acc_dtype == DType::F32;
+}
+
+/// What is computed in f32 from a rounded sum is computed from the sum itself.
+void leave_sums_unrounded(const Region& region, Stage& stage) {
+  bool changed = false;
+  for (std::size_t i = 0; i < stage.body.size(); ++i) {
+    const BodyValue& v = stage.body[i];
+    if (v.kind != BodyValue::Kind::Apply || v.op != Op::Cast || v.dtype != DType::F32)
+      continue;
+    const BodyValue& rounded = stage.body[std::size_t(v.args[0])];
+    if (!is_rounded_sum(region, stage, rounded))
+      continue;
+    const int sum = rounded.args[0];
+    for (BodyValue& reader : stage.body)
+      std::replace(reader.args.begin(), reader.args.end(), int(i), sum);
+    std::replace(stage.yields.begin(), stage.yields.end(), int(i), sum);
+    changed = true;
+  }
+  if (changed)
+    drop_unread(stage);
+}
+
 } // namespace
 
-Region with_late_divisors(const Region& region, StreamTakes takes) {
+Region prepared_for_stream(const Region& region, StreamTakes takes) {
   Region out = region;
+  if (takes == StreamTakes::MatrixUnits)
+    for (Stage& stage : out.stages)
+      leave_sums_unrounded(out, stage);
   for (int s = 0; s < int(out.stages.size()); ++s)
     while (const auto q = DivisorFinder(out, s, takes == StreamTakes::MatrixUnits).run())
       divide_late(out, s, *q);

@@ -170,10 +170,32 @@ TEST(WgmmaStream, TilesWithoutMaskedPointsHaveNoTests) {
 
 TEST(WgmmaStream, MakesTheScoresOnce) {
   const kernel::Region region =
-      kernel::with_late_divisors(forward(kLarge), kernel::StreamTakes::MatrixUnits);
+      kernel::prepared_for_stream(forward(kLarge), kernel::StreamTakes::MatrixUnits);
   const kernel::FoundStream found = kernel::find_stream(region);
   ASSERT_TRUE(found.ok) << found.reason;
   EXPECT_EQ(found.form.passes, 1);
+}
+
+TEST(WgmmaStream, ScoresStayInF32) {
+  // What reads the scores rounds them to bf16 and uses them in f32.
+  const auto rounded_scores = [](const kernel::Region& region) {
+    int count = 0;
+    for (const kernel::Stage& stage : region.stages)
+      for (const kernel::BodyValue& v : stage.body) {
+        if (v.kind != kernel::BodyValue::Kind::Apply || v.op != Op::Cast || v.dtype != DType::BF16)
+          continue;
+        const kernel::BodyValue& from = stage.body[std::size_t(v.args[0])];
+        count += from.kind == kernel::BodyValue::Kind::Load &&
+                 stage.loads[std::size_t(from.load)].source == kernel::Source::Stage;
+      }
+    return count;
+  };
+  const kernel::Region region = forward(kLarge);
+  EXPECT_GT(rounded_scores(region), 0);
+  EXPECT_EQ(rounded_scores(kernel::prepared_for_stream(region, kernel::StreamTakes::MatrixUnits)),
+            0);
+  EXPECT_EQ(rounded_scores(kernel::prepared_for_stream(region, kernel::StreamTakes::Vectors)),
+            rounded_scores(region));
 }
 
 /// Attention whose queries see later keys only, which the last 87 of them do not have: whole tiles

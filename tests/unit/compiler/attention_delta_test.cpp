@@ -27,7 +27,7 @@ int passes_of(const Graph& graph) {
   int passes = 0;
   for (const kernel::Region& region : testing::regions_of(graph, target)) {
     const auto found =
-        kernel::find_stream(kernel::with_late_divisors(region), kernel::StreamTakes::Vectors);
+        kernel::find_stream(kernel::prepared_for_stream(region), kernel::StreamTakes::Vectors);
     if (found.ok)
       passes = std::max(passes, found.form.passes);
   }
