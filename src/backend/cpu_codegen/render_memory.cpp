@@ -164,12 +164,30 @@ Renderer::Mask Renderer::mask_of(const std::vector<Guard>& guards, int lanes,
     Guard guard{bound(raw.value), bound(raw.lo), bound(raw.hi)};
     bool varies =
         indices_.varies(guard.value) || indices_.varies(guard.lo) || indices_.varies(guard.hi);
-    if (varies)
+    if (const auto same = varies ? same_in_all_lanes(guard, lanes) : std::nullopt)
+      both(mask.scalar, indices_.holds(*same));
+    else if (varies)
       both(mask.lanes, lane_guard(guard, lanes, compare_bits));
     else
       both(mask.scalar, indices_.holds(guard));
   }
   return mask;
+}
+
+// A range that begins and ends between whole vectors, as the operands of a concatenation do, holds
+// for all lanes or for none: that of the first lane.
+std::optional<Guard> Renderer::same_in_all_lanes(const Guard& guard, int lanes) const {
+  const auto affine = lane_affine(indices_, guard.value, lanes);
+  if (!affine || !(affine->stride == Expr(1)) || indices_.varies(guard.lo) ||
+      indices_.varies(guard.hi))
+    return std::nullopt;
+  const auto whole = [&](const Expr& e) { return indices_.multiple_of(e) % lanes == 0; };
+  const bool lower = !proves_less_equal(guard.lo, guard.value);
+  const bool upper = !proves_less(guard.value, guard.hi);
+  if (!whole(affine->base) || (lower && !whole(guard.lo)) || (upper && !whole(guard.hi)))
+    return std::nullopt;
+  return Guard{affine->base, lower ? guard.lo : Expr(INT64_MIN / 2),
+               upper ? guard.hi : Expr(INT64_MAX)};
 }
 
 llvm::Value* Renderer::lane_guard(const Guard& guard, int lanes, unsigned compare_bits) {

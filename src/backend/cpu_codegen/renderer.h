@@ -10,6 +10,7 @@
 #include <llvm/IR/Module.h>
 
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace egret::backend::cpu {
@@ -61,6 +62,8 @@ private:
     Value* lanes = nullptr; ///< vector of i1: of the others; null when they hold
   };
   Mask mask_of(const std::vector<Guard>& guards, int lanes, unsigned compare_bits);
+  /// The guard of the first lane, where that is the guard of every lane.
+  std::optional<Guard> same_in_all_lanes(const Guard& guard, int lanes) const;
   Value* lane_guard(const Guard& guard, int lanes, unsigned compare_bits);
   Value* mask_vector(const Mask& mask, int lanes);
   Value* load(const kernel::inst::Load& inst, kernel::Type type);

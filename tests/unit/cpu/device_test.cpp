@@ -124,6 +124,38 @@ TEST(CpuDevice, ARangeThatBeginsAtZeroIsOneComparison) {
   EXPECT_EQ(code.find("icmp sle i64 0"), std::string::npos) << code;
 }
 
+// Lanes go from 8 i on. A range of 16 to 48 holds for all of them or none; one of 20 to 48 does
+// not.
+TEST(CpuDevice, ARangeOfWholeVectorsIsOneConditionForAllLanes) {
+  const auto selected = [](std::int64_t begin) {
+    ProgramMaker m("select");
+    m.buffer(DType::F32, 200, true, false);
+    m.buffer(DType::F32, 64, false, true);
+    m.loop(64, 8, [&](Expr i) {
+      const Expr at = i + kernel::lane_variable(8);
+      const std::vector<Guard> inside{{at, Expr(begin), Expr(48)}};
+      m.store(1, at, m.load(0, 8, Expr(3) * at, inside));
+    });
+    return m.program;
+  };
+  for (const std::int64_t begin : {16, 20})
+    for (const std::string& level : egret::testing::cpu_levels()) {
+      SCOPED_TRACE(level);
+      const kernel::KernelProgram program = selected(begin);
+      backend::Device& device = cpu_at(level);
+      const auto artifact = device.compile(program);
+      const std::string code = artifact->code(program);
+      EXPECT_EQ(code.find("@llvm.masked.") == std::string::npos, begin == 16) << code;
+      std::vector<float> x(200), y(64, -1.0f);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(i + 1);
+      void* pointers[] = {x.data(), y.data()};
+      device.launch(*artifact, program, {pointers, nullptr, nullptr, nullptr, nullptr});
+      for (std::int64_t i = 0; i < 64; ++i)
+        ASSERT_EQ(y[std::size_t(i)], i >= begin && i < 48 ? float(3 * i + 1) : 0.0f) << i;
+    }
+}
+
 TEST(CpuDevice, CodeSaysOfWhichLineOfTheProgramItIs) {
   const kernel::KernelProgram program = scaled(100, 2);
   std::vector<std::string> lines(1);
