@@ -70,6 +70,12 @@ void add_layouts(Programs& p) {
   p.add("layout/lower_triangle_product",
         {data({n(600, 13), n(600, 13)}), data({n(600, 13), n(250, 6)})},
         [](const Tensors& t) -> Tensors { return {matmul(tril(t[0]), t[1])}; });
+  p.add("layout/strided_slices", {data({n(256, 9), n(1024, 64)})}, [](const Tensors& t) -> Tensors {
+    const auto every = [&](std::int64_t first, std::int64_t step) {
+      return t[0][{Slice::all(), Slice(first, {}, step)}];
+    };
+    return {cat({every(0, 2), every(1, 2), every(0, 4)}, 1)};
+  });
   p.add("layout/window_partition", {data({n(8, 1), n(56, 14), n(56, 14), n(96, 3)})},
         [](const Tensors& t) -> Tensors {
           const std::int64_t b = t[0].size(0), cells = t[0].size(1) / 7, c = t[0].size(3);
