@@ -137,18 +137,19 @@ private:
 /// content gives equal bytes. The file appears when commit() has written all of it.
 class GgufWriter {
 public:
-  /// Names, shapes and types in order, of types that quantized_blocks() makes; places are not read.
-  /// Error(Value) for names given twice, empty or longer than 63 bytes, and for 0 or more than 4
-  /// dims; Error(Shape) unless rows consist of whole blocks; Error(File) where nothing can be
-  /// written.
+  /// Names, shapes and types in order, of types that quantized_blocks() makes; offsets are not
+  /// read. Error(Value) for names given twice, empty or longer than 63 bytes, and for 0 or more
+  /// than 4 dims; Error(Shape) unless rows consist of whole blocks and for a size that no file has;
+  /// Error(File) where nothing can be written.
   GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata,
              std::vector<GgufTensorInfo> tensors);
   ~GgufWriter();
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
 
-  void write(const Tensor& values); ///< of the next tensor; Error(Shape) for another shape
-  void commit();                    ///< Error(Value) unless all tensors were written
+  /// Of the next tensor; Error(Shape) for another shape. Returns the blocks that it wrote.
+  Tensor write(const Tensor& values);
+  void commit(); ///< Error(Value) unless all tensors were written
 
 private:
   struct Impl;

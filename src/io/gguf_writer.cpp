@@ -102,6 +102,9 @@ void put(Bytes& out, const std::vector<std::string>& values) {
     out.text(value);
 }
 
+/// Of a tensor: far from where bytes of a file are too many to count.
+constexpr std::int64_t kMostValues = std::int64_t{1} << 48;
+
 } // namespace
 
 struct GgufWriter::Impl {
@@ -152,8 +155,10 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& me
     header.number(static_cast<std::uint32_t>(tensor.shape.size()));
     std::int64_t count = 1;
     for (auto dim = tensor.shape.rbegin(); dim != tensor.shape.rend(); ++dim) {
+      if (*dim < 0 || __builtin_mul_overflow(count, *dim, &count) || count > kMostValues)
+        fail(ErrorKind::Shape, "save_gguf: tensor '{}' of [{}] is larger than a file can be",
+             tensor.name, fmt::join(tensor.shape, ","));
       header.number(static_cast<std::uint64_t>(*dim));
-      count *= *dim;
     }
     header.number(static_cast<std::uint32_t>(tensor.type));
     header.number(at);
@@ -166,7 +171,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& me
 }
 GgufWriter::~GgufWriter() = default;
 
-void GgufWriter::write(const Tensor& values) {
+Tensor GgufWriter::write(const Tensor& values) {
   if (impl_->next == impl_->tensors.size())
     fail(ErrorKind::Value, "GgufWriter: all {} tensors are written", impl_->next);
   const GgufTensorInfo& info = impl_->tensors[impl_->next];
@@ -174,8 +179,10 @@ void GgufWriter::write(const Tensor& values) {
     fail(ErrorKind::Shape, "GgufWriter: tensor '{}' is [{}], it was announced as [{}]", info.name,
          fmt::join(values.sizes(), ","), fmt::join(info.shape, ","));
   ++impl_->next;
-  impl_->file.write(quantized_blocks(info.type, values).to_bytes());
+  Tensor blocks = quantized_blocks(info.type, values);
+  impl_->file.write(blocks.to_bytes());
   impl_->align();
+  return blocks;
 }
 
 void GgufWriter::commit() {

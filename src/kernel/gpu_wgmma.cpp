@@ -198,6 +198,8 @@ public:
         [&] { consume(order, items); });
     if (sink_) {
       if (moves_registers()) { // all threads have about as much to do from here on
+        // Warps that copy nothing would else take the registers that consumers still wait for.
+        b_.barrier();
         const int even = kMultiprocessorRegisters / t_.threads() / 8 * 8;
         b_.either(
             {{group, Expr(0), producers}}, [&] { b_.reallocate_registers(even, true); },

@@ -584,8 +584,11 @@ private:
                             mask(x.condition, 1);
                             const int level =
                                 std::exchange(level_, std::min(level_, level_of(x.condition)));
+                            const bool moved = moved_registers_;
                             block(x.body);
+                            const bool moved_there = std::exchange(moved_registers_, moved);
                             block(x.otherwise);
+                            moved_registers_ = moved_registers_ || moved_there;
                             level_ = level;
                           },
                           [&](const Barrier&) { barrier(); },
@@ -593,6 +596,8 @@ private:
                             const IntrinsicInfo& info = info_of(x.id);
                             check(!info.result && !info.body, "{} stands alone", info.name);
                             intrinsic(x, {});
+                            if (x.id == IntrinsicId::ReallocateRegisters)
+                              move_registers();
                           },
                           [&](const Acquire& x) {
                             check(info_of(x.by.id).body, "{} lets nobody in",
@@ -623,7 +628,15 @@ private:
     mask(x.mask, t.lanes);
   }
 
-  void barrier() const {
+  /// Warps that go ahead would take the registers that others still wait for, for ever (PTX,
+  /// setmaxnreg: all warps synchronize before the next one).
+  void move_registers() {
+    check(!moved_registers_, "registers are reallocated twice without a barrier between");
+    moved_registers_ = true;
+  }
+
+  void barrier() {
+    moved_registers_ = false;
     check(p_.uses_barrier, "a barrier in a program that says it has none");
     if (threads_ == 0)
       check(!in_core_, "a barrier that not all workers reach");
@@ -657,7 +670,9 @@ private:
     check(x.number >= 0, "a loop has number {}", x.number);
     loop_level_[x.number] = level_;
     loops_.push_back(Expr::axis(x.number, x.extent));
+    const bool moved = moved_registers_;
     block(x.body);
+    check(moved || !moved_registers_, "loop {} reallocates registers", x.number);
     loops_.pop_back();
     in_core_ = was;
     level_ = level;
@@ -669,7 +684,8 @@ private:
   std::set<int> numbers_;
   bool in_core_ = false; ///< or in a grid loop
   int threads_;
-  int level_; ///< of the way to the current statement
+  bool moved_registers_ = false; ///< reallocated since the last barrier
+  int level_;                    ///< of the way to the current statement
   std::vector<int> value_level_;
   std::map<int, int> loop_level_;
   const ProblemGroup* group_ = nullptr; ///< of the problem around the current statement

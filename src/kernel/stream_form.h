@@ -67,7 +67,7 @@ FoundStream find_stream(const Region& region, StreamTakes takes = StreamTakes::M
 /// sum of exp(x - m) over the same points, m being the largest x, divides the result instead. Such
 /// a divisor is at least 1, or no number, or there are no terms. What is then summed may wait for
 /// the maximum only, so that one pass makes it. For MatrixUnits also quotients that are rounded to
-/// 16 bits: rounding the dividend has the same relative error; and a product in f32 that is rounded
+/// 16 bits: rounding the dividend has the same relative error; and a sum in f32 that is rounded
 /// to 16 bits and then used in f32 is not rounded, which is the more exact result.
 Region prepared_for_stream(const Region& region, StreamTakes takes = StreamTakes::Vectors);
 

@@ -79,9 +79,9 @@ public:
     io::GgufWriter writer(out, metadata_, infos);
     for (const Planned& one : planned_) {
       const Tensor values = values_of(one);
-      writer.write(values);
+      const Tensor blocks = writer.write(values);
       if (one.matrix)
-        add_to_report(one, values);
+        add_to_report(one, values, blocks);
     }
     writer.commit();
     return {std::move(report_.matrices), report_.tokenizer != WrittenTokenizer::None,
@@ -308,9 +308,9 @@ private:
     return take(rows, tensor(order), 0);
   }
 
-  void add_to_report(const Planned& one, const Tensor& values) {
+  void add_to_report(const Planned& one, const Tensor& values, const Tensor& blocks) {
     const io::GgmlTypeInfo& type = io::info_of(one.info.type);
-    const Tensor stored = io::dequantized(one.info.type, io::quantized_blocks(type.type, values));
+    const Tensor stored = io::dequantized(one.info.type, blocks);
     std::int64_t before = 0;
     for (const std::string& name : one.from)
       before += values.numel() / std::ssize(one.from) *
@@ -354,14 +354,14 @@ private:
              path_, what, row_.gguf);
     };
     const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5 * std::abs(b); };
-    const auto turns = [&](const Rotary& a, const Rotary& b) {
+    const auto same_rotary = [&](const Rotary& a, const Rotary& b) {
       return near(a.factor, b.factor) && std::ranges::equal(a.frequencies, b.frequencies, near);
     };
     require(read.activation == c_.activation, "the activation");
     require(read.sliding == c_.sliding, "which layers slide");
-    require(turns(read.rotary, c_.rotary), "the scaling of positions");
+    require(same_rotary(read.rotary, c_.rotary), "the scaling of positions");
     require(read.sliding_rotary.has_value() == c_.sliding_rotary.has_value() &&
-                (!c_.sliding_rotary || turns(*read.sliding_rotary, *c_.sliding_rotary)),
+                (!c_.sliding_rotary || same_rotary(*read.sliding_rotary, *c_.sliding_rotary)),
             "the scaling of positions in sliding layers");
     require(near(read.attention_scale, c_.attention_scale), "the scale of attention");
     require(near(read.attention_softcap.value_or(0), c_.attention_softcap.value_or(0)) &&

@@ -116,7 +116,7 @@ private:
       fail(ErrorKind::File, "{}: 'tokenizer.ggml.scores' has {} elements, there are {} tokens",
            name_, scores.size(), tokens_.size());
     json list = json::array();
-    // Where a file has merges too, its pieces merge by those.
+    // Where a file has merges too, its tokens merge by those.
     if (const auto* merges = find<std::vector<std::string>>("merges"))
       list = *merges;
     else

@@ -82,6 +82,14 @@ TEST(GgufErrors, OfWritingNameTheTensor) {
       std::string::npos);
   EXPECT_NE(refused({{"a", a, GgmlType::Q4_1}}, ErrorKind::Unsupported).find("Q4_1"),
             std::string::npos);
+  const auto announced = [&](std::vector<std::int64_t> shape) {
+    return test::error_of(ErrorKind::Shape, [&] {
+      const GgufWriter writer(folder / "a.gguf", {}, {{"a", GgmlType::F32, std::move(shape)}});
+    });
+  };
+  for (const auto& shape : {std::vector<std::int64_t>{-1, 32}, {1LL << 40, 1LL << 40, 32}})
+    EXPECT_NE(announced(shape).find("'a' of [" + std::to_string(shape[0]) + ","),
+              std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "a.gguf"));
 }
 

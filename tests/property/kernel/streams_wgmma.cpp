@@ -194,6 +194,8 @@ TEST(WgmmaStream, ScoresStayInF32) {
   EXPECT_GT(rounded_scores(region), 0);
   EXPECT_EQ(rounded_scores(kernel::prepared_for_stream(region, kernel::StreamTakes::MatrixUnits)),
             0);
+  EXPECT_EQ(rounded_scores(kernel::prepared_for_stream(region, kernel::StreamTakes::Vectors)),
+            rounded_scores(region));
 }
 
 /// Attention whose queries see later keys only, which the last 87 of them do not have: whole tiles

@@ -50,6 +50,27 @@ TEST(GpuProgram, GridLoopOfOneIterationStaysALoop) {
   EXPECT_EQ(get_if<For>(p.body.back())->bind, Bind::Grid);
 }
 
+TEST(GpuProgram, RegistersMoveTwiceOnlyWithABarrierBetween) {
+  const auto program = [](bool barrier) {
+    ProgramBuilder b("roles");
+    const Expr warp_group = floordiv(thread_variable(256), 128);
+    const auto move = [&](int first, int second) {
+      b.either(
+          {{warp_group, Expr(0), Expr(1)}}, [&] { b.reallocate_registers(first, first > 100); },
+          [&] { b.reallocate_registers(second, second > 100); });
+    };
+    move(40, 232);
+    if (barrier)
+      b.barrier();
+    move(136, 136);
+    Launch launch = launch_of(Expr(1));
+    launch.threads = 256;
+    return b.finish(launch);
+  };
+  EXPECT_NO_THROW(program(true));
+  EXPECT_THROW(program(false), InternalError);
+}
+
 TEST(GpuProgram, BarrierWhereThreadsPartIsRefused) {
   Draft d;
   EXPECT_THROW(
