@@ -83,6 +83,44 @@ std::optional<std::int64_t> usual_stride_in(const Region& region, const std::vec
 
 } // namespace
 
+std::set<int> loads_of(const Stage& stage, int value) {
+  std::set<int> loads;
+  std::vector<int> waiting{value};
+  std::vector<bool> seen(stage.body.size(), false);
+  while (!waiting.empty()) {
+    const int at = waiting.back();
+    waiting.pop_back();
+    if (seen[at])
+      continue;
+    seen[at] = true;
+    const BodyValue& v = stage.body[at];
+    waiting.insert(waiting.end(), v.args.begin(), v.args.end());
+    if (v.kind != BodyValue::Kind::Load)
+      continue;
+    loads.insert(v.load);
+    const auto& indirect = stage.loads[v.load].indirect;
+    waiting.insert(waiting.end(), indirect.begin(), indirect.end());
+  }
+  return loads;
+}
+
+Expr without_axes(const Expr& e, const Stage& stage, const std::vector<int>& axes) {
+  return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+    if (v.is_axis() && contains(axes, stage.axes[std::size_t(v.axis_number())]))
+      return Expr(0);
+    return std::nullopt;
+  });
+}
+
+bool is_sum_over(const Expr& e, const Stage& stage, const std::vector<int>& axes) {
+  std::vector<int> others;
+  for (const int axis : stage.axes)
+    if (!contains(axes, axis))
+      others.push_back(axis);
+  return without_axes(e, stage, axes) + without_axes(e, stage, others) ==
+         e + without_axes(without_axes(e, stage, axes), stage, others);
+}
+
 std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int value) {
   std::vector<bool> seen(region.axes.size(), false);
   collect_value(stage, value, seen);

@@ -5,9 +5,18 @@
 #include "kernel/schedule.h"
 #include "kernel/target.h"
 
+#include <set>
 #include <span>
 
 namespace egret::kernel {
+
+/// The loads that a value of a stage's body reads, each once.
+std::set<int> loads_of(const Stage& stage, int value);
+
+/// The expression with the stage's variables of some region axes set to 0.
+Expr without_axes(const Expr& e, const Stage& stage, const std::vector<int>& axes);
+/// Whether the value is a sum of a function of some region axes and of one of all others.
+bool is_sum_over(const Expr& e, const Stage& stage, const std::vector<int>& axes);
 
 /// Region axes on which value `value` of a stage's body depends, by axis; indirect coordinates
 /// count with what they depend on.

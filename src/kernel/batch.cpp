@@ -455,6 +455,8 @@ const Generator& batch_generator() {
 Lowered lower_part(const Region& region, const Target& target) {
   if (has_parts(region))
     return {false, {}, "it is several already"};
+  if (target.is_gpu() && !gpu_ring_generator().space(region, target).empty())
+    return {false, {}, "its own kernel reads while the launch before it is running"};
   return choose_part(region, target, target.is_gpu() ? kThreads[0] : 0, 0);
 }
 

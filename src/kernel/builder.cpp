@@ -420,6 +420,22 @@ void ProgramBuilder::bulk_tensor_copy(int map, std::vector<Expr> at, int to, con
              .indices = std::move(at)});
 }
 
+void ProgramBuilder::bulk_copy(int to, const Expr& place, int from, const Expr& offset,
+                               std::int64_t elements, int barriers, const Expr& barrier) {
+  program_.buffers.at(from).read = true;
+  intrinsic({.id = IntrinsicId::BulkCopy,
+             .memory = {{to, place}, {from, offset}, {barriers, barrier}},
+             .numbers = {elements}});
+}
+
+void ProgramBuilder::grid_dependency_wait(bool unless_settled) {
+  intrinsic({.id = IntrinsicId::GridDependencyWait, .numbers = {unless_settled ? 1 : 0}});
+}
+
+void ProgramBuilder::launch_dependents() {
+  intrinsic({.id = IntrinsicId::LaunchDependents});
+}
+
 void ProgramBuilder::mbarrier_init(int barriers, const Expr& place, int arrivals) {
   intrinsic(
       {.id = IntrinsicId::MbarrierInit, .memory = {{barriers, place}}, .numbers = {arrivals}});

@@ -29,6 +29,8 @@ public:
   int counter(const std::string& name, std::int64_t elements);
   /// Says that an output may take over the memory of `argument`.
   void mark_aliased(int argument) { program_.buffers.at(argument).aliased = true; }
+  /// Says that an argument may be read before the launch before this one has ended.
+  void mark_settled(int argument) { program_.buffers.at(argument).settled = true; }
   int add_scalar(DType dtype); ///< a by-value argument; gives its number
 
   /// Values.
@@ -119,6 +121,10 @@ public:
   int tensor_map(TensorMap map); ///< gives its number
   void bulk_tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place, int barriers,
                         const Expr& barrier);
+  void bulk_copy(int to, const Expr& place, int from, const Expr& offset, std::int64_t elements,
+                 int barriers, const Expr& barrier);
+  void grid_dependency_wait(bool unless_settled);
+  void launch_dependents();
   void mbarrier_init(int barriers, const Expr& place, int arrivals);
   void mbarrier_arrive(int barriers, const Expr& place, std::int64_t bytes = 0);
   void mbarrier_arrive_copies(int barriers, const Expr& place);

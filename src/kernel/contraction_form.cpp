@@ -5,33 +5,10 @@
 #include "support/fail.h"
 
 #include <algorithm>
-#include <set>
 
 namespace egret::kernel {
 
 namespace {
-
-/// The loads that a value of the body reads, each once.
-std::set<int> loads_of(const Stage& stage, int value) {
-  std::set<int> loads;
-  std::vector<int> waiting{value};
-  std::vector<bool> seen(stage.body.size(), false);
-  while (!waiting.empty()) {
-    const int at = waiting.back();
-    waiting.pop_back();
-    if (seen[at])
-      continue;
-    seen[at] = true;
-    const BodyValue& v = stage.body[at];
-    waiting.insert(waiting.end(), v.args.begin(), v.args.end());
-    if (v.kind != BodyValue::Kind::Load)
-      continue;
-    loads.insert(v.load);
-    const auto& indirect = stage.loads[v.load].indirect;
-    waiting.insert(waiting.end(), indirect.begin(), indirect.end());
-  }
-  return loads;
-}
 
 class ContractionFinder {
 public:

@@ -26,6 +26,10 @@ const Generator& gpu_contraction_generator();
 /// Products of up to eight rows with a matrix on a GPU: as fast as the matrix can be read.
 const Generator& gpu_skinny_generator();
 
+/// The same where the matrix is long: its rows come through a ring in shared memory, and may do so
+/// before the launch before has ended.
+const Generator& gpu_ring_generator();
+
 /// Products by a vendor's library, where the target has one: never the greedy choice.
 const Generator& gpu_library_generator();
 /// Sums over products that are made tile by tile and never stored (attention and its gradients), on

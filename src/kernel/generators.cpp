@@ -17,6 +17,7 @@ std::span<const Generator* const> generators(const Target& target) {
   static const std::array gpu{&batch_generator(),
                               &elementwise_generator(),
                               &gpu_points_generator(),
+                              &gpu_ring_generator(),
                               &gpu_skinny_generator(),
                               &gpu_contraction_generator(),
                               &gpu_stream_generator(),

@@ -6,7 +6,7 @@
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
-#include "kernel/gpu_contraction_tiles.h"
+#include "kernel/gpu_few_rows.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma.h"
 #include "kernel/knobs.h"
@@ -22,8 +22,6 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr int kMostRows = 8;
-constexpr int kWidestAccess = 16; ///< bytes of an access
 constexpr int kMostThreadSums = 128;
 constexpr int kMostShares = 64; ///< of a depth
 
@@ -46,17 +44,6 @@ struct SkinnyTiles {
   int piece() const { return step() * unroll; }
 };
 
-int power_below(std::int64_t n, int most) {
-  int p = 1;
-  while (p * 2 <= n && p * 2 <= most)
-    p *= 2;
-  return p;
-}
-
-DType memory_type(const Region& r, const ContractionForm& f) {
-  return factor_of(r, f, f.right).dtype;
-}
-
 SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& f) {
   SkinnyTiles t;
   const auto knob = [&](const char* name, int otherwise, int most) {
@@ -64,7 +51,7 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
   };
   t.along_depth = f.right.order != Side::Order::Panel;
   const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWidestAccess;
-  t.lanes = power_below(bytes / std::int64_t(size_of(memory_type(r, f))), 16);
+  t.lanes = power_below(bytes / std::int64_t(size_of(matrix_type(r, f))), 16);
   t.deep = knob("deep", t.along_depth ? 32 : 8, 32);
   const auto slices = int(f.columns.slices); // of which each thread has as many columns
   t.outputs = slices * power_below(s.knob("outputs", 2) / slices, 16);
@@ -84,7 +71,8 @@ public:
   GpuSkinny(const Region& region, const ContractionForm& form, const SkinnyTiles& tiles,
             const Schedule& schedule)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        rows_(tiles.rows), thread_(thread_variable(tiles.threads())) {
+        product_(e_, {&f_, 1}, tiles.along_depth), rows_(tiles.rows),
+        thread_(thread_variable(tiles.threads())) {
     const Expr warp = floordiv(thread_, 32), lane = floormod(thread_, 32);
     warp_k_ = floordiv(warp, t_.warps_n);
     warp_n_ = floormod(warp, t_.warps_n);
@@ -124,7 +112,7 @@ public:
       collect();
       b_.barrier();
       if (t_.split == 1)
-        each_result(tile, [&](const Expr& place) { return sum_of_warps(place); });
+        each_result(tile, [&](int, const Expr& place) { return sum_of_warps(place); });
       else
         finish_together(tile, number, share);
       b_.barrier(); // the parts have been read
@@ -156,72 +144,24 @@ private:
     });
   }
 
-  /// A factor at depth `k`: `lanes` neighbours along the depth or, with `column`, along the
-  /// columns.
-  ValueId factor(const Side& side, const GpuTile& tile, const Expr& row, const Expr* column,
-                 const Expr& k, int lanes) {
-    const Factor made = factor_of(r_, f_, side);
-    Point p = tile.batch;
-    p.lanes = lanes;
-    std::vector<Guard> inside;
-    if (!f_.rows.axes.empty())
-      put_index(p, r_, f_.rows, tile.first_row + row);
-    if (column == nullptr)
-      p.mask = unproved({{tile.first_row + row, Expr(0), f_.rows.extent}});
-    if (t_.along_depth) {
-      put_lanes(p, r_, f_.depth, k, lanes);
-      inside = lanes_inside(f_.depth, k, lanes);
-      if (column != nullptr) {
-        put_index(p, r_, f_.columns, tile.first_column + *column);
-        p.mask.push_back(f_.columns.inside(tile.first_column + *column));
-      }
-    } else {
-      put_index(p, r_, f_.depth, k);
-      inside = {{k, Expr(0), f_.depth.extent}};
-      if (column != nullptr) {
-        put_lanes(p, r_, f_.columns, tile.first_column + *column, lanes);
-        p.mask = lanes_inside(f_.columns, tile.first_column + *column, lanes);
-      }
-    }
-    p.mask.insert(p.mask.end(), inside.begin(), inside.end());
-    ValueId v = b_.cast(e_.value(f_.stage, made.value, p).id, f_.accumulator);
-    inside = unproved(std::move(inside));
-    if (!made.is_padded_load && !inside.empty()) { // of what is not there, anything could be made
-      const int n = std::max(b_.type_of(v).lanes, t_.along_depth ? lanes : 1);
-      v = b_.apply(Op::Select, f_.accumulator,
-                   {b_.splat(b_.test(inside, n), n), b_.splat(v, n),
-                    b_.constant(Scalar::of(f_.accumulator, 0.0), n)});
-    }
-    return v;
-  }
-
-  ValueId fma(ValueId a, ValueId b, ValueId c) {
-    if (is_float(f_.accumulator))
-      return b_.fma(a, b, c);
-    return b_.apply(Op::Add, f_.accumulator, {c, b_.apply(Op::Mul, f_.accumulator, {a, b})});
-  }
-
   void step(const GpuTile& tile, const Expr& k) {
     std::vector<ValueId> matrix, rows;
     for (int i = 0; i < t_.outputs; ++i) {
       const Expr at = column(i);
-      matrix.push_back(b_.splat(factor(f_.right, tile, Expr(0), &at, k, t_.lanes), t_.lanes));
+      matrix.push_back(b_.splat(
+          product_.factor(f_, f_.right, product_.of_column(tile, at, t_.lanes), k, t_.lanes),
+          t_.lanes));
     }
     for (int r = 0; r < rows_; ++r)
-      rows.push_back(b_.splat(
-          factor(f_.left, tile, Expr(r), nullptr, k, t_.along_depth ? t_.lanes : 1), t_.lanes));
+      rows.push_back(b_.splat(product_.factor(f_, f_.left, product_.of_row(tile, Expr(r)), k,
+                                              t_.along_depth ? t_.lanes : 1),
+                              t_.lanes));
     for (int r = 0; r < rows_; ++r)
       for (int i = 0; i < t_.outputs; ++i) {
         const VarId sum = sums_[std::size_t(r * t_.outputs + i)];
         const ValueId x = rows[std::size_t(r)], w = matrix[std::size_t(i)];
-        if (!t_.along_depth) {
-          b_.set(sum, fma(x, w, b_.read(sum)));
-          continue;
-        }
-        ValueId s = b_.read(sum);
-        for (int l = 0; l < t_.lanes; ++l)
-          s = fma(b_.extract(x, l), b_.extract(w, l), s);
-        b_.set(sum, s);
+        b_.set(sum, t_.along_depth ? product_.dot(x, w, t_.lanes, b_.read(sum))
+                                   : product_.fma(x, w, b_.read(sum)));
       }
   }
 
@@ -246,11 +186,12 @@ private:
   ValueId sum_of_warps(const Expr& place) {
     ValueId sum = -1;
     for (int w = 0; w < t_.warps_k; ++w)
-      sum = sum_with(sum, b_.load(part_, place + Expr(std::int64_t(w) * results()), 1));
+      sum = product_.sum_with(sum, b_.load(part_, place + Expr(std::int64_t(w) * results()), 1));
     return sum;
   }
-  ValueId sum_with(ValueId sum, ValueId part) {
-    return sum < 0 ? part : b_.apply(Op::Add, f_.accumulator, {sum, part});
+
+  void each_result(const GpuTile& tile, const FewRows::SumAt& sum_at) {
+    product_.each_result(tile, rows_, t_.columns(), thread_, t_.threads(), sum_at);
   }
 
   /// Shares of the depth meet in memory: the block that comes last adds them up, in order.
@@ -263,34 +204,15 @@ private:
       });
     }
     b_.last_arriver(arrived_, number, Expr(t_.split), [&] {
-      each_result(tile, [&](const Expr& place) {
+      each_result(tile, [&](int, const Expr& place) {
         ValueId sum = -1;
         for (int s = 0; s < t_.split; ++s)
-          sum = sum_with(
+          sum = product_.sum_with(
               sum,
               b_.load(shares_, (number * Expr(t_.split) + Expr(s)) * Expr(results()) + place, 1));
         return sum;
       });
     });
-  }
-
-  /// What becomes of the sums: each thread takes the same column of all slices.
-  void each_result(const GpuTile& tile, const std::function<ValueId(const Expr& place)>& sum_at) {
-    const auto slices = int(f_.columns.slices);
-    const int places = t_.columns() / slices, count = rows_ * places;
-    for (int first = 0; first < count; first += t_.threads()) {
-      const Expr number = thread_ + Expr(first);
-      b_.when({{number, Expr(0), Expr(count)}}, [&] {
-        const Expr row = floordiv(number, places), at = floormod(number, places),
-                   run(f_.columns.run);
-        const Expr column = floordiv(at, run) * run * Expr(slices) + floormod(at, run);
-        std::vector<ValueId> sums;
-        sums.reserve(std::size_t(slices));
-        for (int s = 0; s < slices; ++s)
-          sums.push_back(sum_at(row * Expr(t_.columns()) + column + Expr(s) * run));
-        store_results(e_, f_, point_at(r_, f_, tile, row, column, 1), sums);
-      });
-    }
   }
 
   const Region& r_;
@@ -299,28 +221,12 @@ private:
   const Schedule& s_;
   ProgramBuilder b_;
   Emitter e_;
+  FewRows product_;
   int rows_;
   Expr thread_, warp_k_, warp_n_, lane_n_, lane_k_;
   int part_ = -1, shares_ = -1, arrived_ = -1;
   std::vector<VarId> sums_; ///< by row and output
 };
-
-/// The form when the region is one that this generator takes.
-FoundContraction find_skinny(const Region& region) {
-  FoundContraction found = find_contraction(region, true, true);
-  if (!found.ok)
-    return found;
-  const auto few = [](const AxisGroup& g) {
-    return g.extent.constant() && g.extent.value() <= kMostRows;
-  };
-  if (!few(found.form.rows) && few(found.form.columns) && found.form.columns.slices == 1) {
-    std::swap(found.form.rows, found.form.columns);
-    std::swap(found.form.left, found.form.right);
-  }
-  if (!found.form.rows.extent.constant() || found.form.columns.axes.empty())
-    found = {false, {}, "it has no known number of rows, or no columns"};
-  return found;
-}
 
 /// A way to cut up a small product whose slices are combined, and its seconds by a count of
 /// instructions: what a warp's scheduler issues, and the way to memory and back for each step. No
@@ -336,12 +242,12 @@ SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Tar
   constexpr double kCacheBytes = 24, kNotHidden = 0.35;
   const bool deep = f.right.order != Side::Order::Panel;
   const double depth = double(usual_size(f.depth.extent)), slices = double(f.columns.slices);
-  const auto lanes = double(kWidestAccess / size_of(memory_type(region, f)));
+  const auto lanes = double(kWidestAccess / size_of(matrix_type(region, f)));
   const double across = deep ? 32 : 8, step = deep ? 32 * lanes : 8,
                places = double(usual_size(f.columns.slice_extent())) / (deep ? 1 : 4 * lanes);
   const double matrix_bytes = depth * slices * double(usual_size(f.columns.slice_extent())) *
                               double(usual_size(f.batch.extent)) *
-                              double(size_of(memory_type(region, f)));
+                              double(size_of(matrix_type(region, f)));
   SmallTiles best;
   for (const std::int64_t rows : {1, 2, 4, 8, 16})
     for (const std::int64_t warps_k : {1, 2, 4}) {
@@ -379,12 +285,12 @@ public:
   std::string name() const override { return "gpu_skinny"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const FoundContraction found = find_skinny(region);
+    const FoundContraction found = find_few_rows(region);
     if (!found.ok)
       return {};
     const ContractionForm& f = found.form;
     const bool deep = f.right.order != Side::Order::Panel;
-    if (f.rows.extent.value() > kMostRows)
+    if (f.rows.extent.value() > kMostFewRows)
       return rows_in_groups(region, f, target);
     const std::int64_t columns = usual_size(f.columns.extent) * usual_size(f.batch.extent),
                        depth = usual_size(f.depth.extent), rows = f.rows.extent.value();
@@ -394,7 +300,7 @@ public:
         f.accumulator == DType::F32 && tensor_map_reason(region, f, f.left, f.rows, 16).empty() &&
         tensor_map_reason(region, f, f.right, f.columns, 64).empty())
       return {};
-    const auto lanes = std::int64_t(kWidestAccess / size_of(memory_type(region, f)));
+    const auto lanes = std::int64_t(kWidestAccess / size_of(matrix_type(region, f)));
     std::vector<Schedule> space;
     const std::int64_t slices = f.columns.slices;
     const auto add = [&](std::int64_t outputs, std::int64_t wk, std::int64_t unroll,
@@ -466,7 +372,7 @@ public:
   static std::int64_t bytes_of_block(const SkinnyTiles& t, const Region& region,
                                      const ContractionForm& f) {
     return std::min<std::int64_t>(t.columns(), usual_size(f.columns.extent)) *
-           usual_size(f.depth.extent) * std::int64_t(size_of(memory_type(region, f)));
+           usual_size(f.depth.extent) * std::int64_t(size_of(matrix_type(region, f)));
   }
   static std::int64_t blocks_of(const SkinnyTiles& t, const ContractionForm& f) {
     return usual_size(f.batch.extent) * ceil_quotient(usual_size(f.columns.extent), t.columns());
@@ -534,7 +440,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    const FoundContraction found = find_skinny(region);
+    const FoundContraction found = find_few_rows(region);
     if (!found.ok)
       return {false, {}, found.reason};
     if (auto why = refused_settings(schedule, target, kGpuSkinnyKnobs); !why.empty())

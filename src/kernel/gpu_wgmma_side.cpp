@@ -15,28 +15,9 @@ int pieces_of_thread(const PieceView& view, int panel, int threads) {
   return (panel * (kSwizzledRow / view.lanes) + threads - 1) / threads;
 }
 
-/// The expression with the stage's variables of some region axes set to 0.
-Expr without(const Expr& e, const Stage& stage, const std::vector<int>& axes) {
-  return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
-    if (v.is_axis() && contains(axes, stage.axes[std::size_t(v.axis_number())]))
-      return Expr(0);
-    return std::nullopt;
-  });
-}
-
 bool has_axes(const Expr& e) {
   const auto variables = variables_of(e);
   return std::any_of(variables.begin(), variables.end(), [](const Expr& v) { return v.is_axis(); });
-}
-
-/// Whether the value is a sum of a function of the depth's axes and of one of all others.
-bool is_split(const Expr& e, const Stage& stage, const std::vector<int>& depth) {
-  std::vector<int> others;
-  for (const int axis : stage.axes)
-    if (!contains(depth, axis))
-      others.push_back(axis);
-  return without(e, stage, depth) + without(e, stage, others) ==
-         e + without(without(e, stage, depth), stage, others);
 }
 
 PieceView piece_view(const Region& r, const ContractionForm& f, const Side& side,
@@ -67,9 +48,9 @@ PieceView piece_view(const Region& r, const ContractionForm& f, const Side& side
   for (const Hole& hole : map.holes)
     for (const Guard& g : hole.valid)
       v.guards.push_back({g.value - g.lo, Expr(0), g.hi - g.lo});
-  bool split = is_split(v.offset, stage, f.depth.axes);
+  bool split = is_sum_over(v.offset, stage, f.depth.axes);
   for (const Guard& g : v.guards)
-    split = split && is_split(g.value, stage, f.depth.axes) && !has_axes(g.hi);
+    split = split && is_sum_over(g.value, stage, f.depth.axes) && !has_axes(g.hi);
   return split ? v : because("a factor's places are no sums of a row's and a step's");
 }
 

@@ -138,6 +138,21 @@ std::string refused_bulk_copy(const KernelProgram& p, const Intrinsic& use, cons
   return {};
 }
 
+std::string refused_line_copy(const KernelProgram& p, const Intrinsic& use, const Type&) {
+  constexpr std::int64_t kUnit = 16;
+  const std::int64_t elements = use.number("elements");
+  const Buffer &to = buffer_of(p, use.memory[0]), &from = buffer_of(p, use.memory[1]);
+  if (from.dtype != to.dtype)
+    return fmt::format("a copy from {} to {} changes the type", from.name, to.name);
+  const auto size = static_cast<std::int64_t>(size_of(to.dtype));
+  if (elements * size % kUnit != 0)
+    return fmt::format("a bulk copy of {} bytes", elements * size);
+  for (const Address* at : {&use.memory[0], &use.memory[1]})
+    if (at->index.divisor() * size % kUnit != 0 || buffer_of(p, *at).alignment % kUnit != 0)
+      return fmt::format("a bulk copy at {}[{}]", buffer_of(p, *at).name, at->index.str());
+  return {};
+}
+
 std::string refused_matrix_load(const KernelProgram& p, const Intrinsic& use, const Type& result) {
   const std::int64_t matrices = use.number("matrices");
   const Buffer& from = buffer_of(p, use.memory[0]);
@@ -318,6 +333,19 @@ std::vector<IntrinsicInfo> block_rows() {
   };
 }
 
+std::vector<IntrinsicInfo> launch_rows() {
+  return {
+      {.id = IntrinsicId::GridDependencyWait,
+       .name = "grid_dependency_wait",
+       .doc = "waits for the launch before",
+       .numbers = {{"unless_settled", NumberKind::Flag}},
+       .acquires = true},
+      {.id = IntrinsicId::LaunchDependents,
+       .name = "launch_dependents",
+       .doc = "lets the next launch begin"},
+  };
+}
+
 std::vector<IntrinsicInfo> copy_rows() {
   return {
       {.id = IntrinsicId::CopyAsync,
@@ -370,6 +398,13 @@ std::vector<IntrinsicInfo> copy_rows() {
        .indices = {{"at"}},
        .any_indices = true,
        .refused = refused_bulk_copy},
+      {.id = IntrinsicId::BulkCopy,
+       .name = "bulk_copy",
+       .doc = "copies neighbours to shared memory",
+       .requirement = Capability::BulkTensorCopies,
+       .memory = {{"to", kShared, Effect::Write}, {"from", kGlobal, Effect::Read}, kMbarrier},
+       .numbers = {{"elements", NumberKind::Count, 1}},
+       .refused = refused_line_copy},
       {.id = IntrinsicId::CopyFence,
        .name = "copy_fence",
        .doc = "asynchronous copies to shared memory, for queued products",
@@ -495,8 +530,8 @@ std::vector<IntrinsicInfo> update_rows() {
 const std::vector<IntrinsicInfo>& table() {
   static const std::vector<IntrinsicInfo> rows = [] {
     std::vector<IntrinsicInfo> all;
-    for (auto part :
-         {lane_rows(), block_rows(), copy_rows(), matrix_rows(), tile_rows(), update_rows()})
+    for (auto part : {lane_rows(), block_rows(), launch_rows(), copy_rows(), matrix_rows(),
+                      tile_rows(), update_rows()})
       all.insert(all.end(), part.begin(), part.end());
     ensure(all.size() == kIntrinsics, "{} rows of {} intrinsics", all.size(), kIntrinsics);
     for (std::size_t i = 0; i < all.size(); ++i)

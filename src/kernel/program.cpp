@@ -94,7 +94,7 @@ std::uint64_t hash_of(const KernelProgram& program) {
     h.add(std::uint64_t(b.argument));
     h(b.elements);
     h.add(std::uint64_t(b.read) * 2 + std::uint64_t(b.written));
-    h.add(std::uint64_t(b.alignment) * 2 + std::uint64_t(b.aliased));
+    h.add(std::uint64_t(b.alignment) * 4 + std::uint64_t(b.aliased) * 2 + std::uint64_t(b.settled));
   }
   h.add(program.dims.size());
   for (const Expr& d : program.dims)
@@ -142,6 +142,15 @@ std::uint64_t hash_of(const Inst& inst) {
   ProgramHasher h;
   h(inst);
   return h.value();
+}
+
+bool has_settled(const KernelProgram& program) {
+  return std::ranges::any_of(program.buffers, &Buffer::settled);
+}
+
+bool begins_next_at_once(const KernelProgram& program) {
+  constexpr std::int64_t kFewBlocks = 64;
+  return !has_settled(program) && proves_less_equal(program.launch.workers, Expr(kFewBlocks));
 }
 
 } // namespace egret::kernel

@@ -90,9 +90,9 @@ public:
                          : "");
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
-      out_ += fmt::format("  {} {}: {}[{}]{}{}\n", name_of(b.space), buffer(int(i)),
+      out_ += fmt::format("  {} {}: {}[{}]{}{}{}\n", name_of(b.space), buffer(int(i)),
                           egret::name_of(b.dtype), text(b.elements), b.read ? " read" : "",
-                          b.written ? " written" : "");
+                          b.written ? " written" : "", b.settled ? " settled" : "");
     }
     for (std::size_t i = 0; i < p_.tensor_maps.size(); ++i)
       tensor_map(int(i));

@@ -36,6 +36,9 @@ struct Buffer {
   std::int64_t alignment = 64;
   bool aliased = false; ///< an operand whose memory an output may take over: what is read may
                         ///< change during the launch
+  /// Where ArgBlock::settled says so, it is read before the launch before this one has ended. See
+  /// IntrinsicId::GridDependencyWait.
+  bool settled = false;
 };
 
 using ValueId = int; ///< a value made by an instruction; each is set once and visible in the rest

@@ -283,7 +283,7 @@ private:
 template <class A>
 void members(A& a, Buffer& x) {
   all_members(a, x.name, x.dtype, x.space, x.argument, x.elements, x.read, x.written, x.alignment,
-              x.aliased);
+              x.aliased, x.settled);
 }
 template <class A>
 void members(A& a, Launch& x) {

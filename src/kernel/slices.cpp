@@ -37,7 +37,8 @@ bool slices_pay(const Region& region, const Target& target, double saved) {
     return has_whole_vectors(found.form, target) &&
            !matrix_refused(region, whole, target).empty() &&
            !contraction_generator().space(region, target).empty();
-  if (!gpu_skinny_generator().space(region, target).empty())
+  if (!gpu_ring_generator().space(region, target).empty() ||
+      !gpu_skinny_generator().space(region, target).empty())
     return true;
   if (found.form.rows.axes.empty())
     return false;

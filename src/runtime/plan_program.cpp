@@ -41,6 +41,7 @@ public:
     ensure(compiled_.report.kernels.size() == static_cast<std::size_t>(launches_),
            "a report tells of {} kernels and the plan has {}", compiled_.report.kernels.size(),
            launches_);
+    find_overlaps();
     if (!device.interprets() && !options.inject_fault)
       for (kernel::KernelEntry& entry : compiled_.plan.kernels)
         entry.program.body = kernel::Block(); // lowered again where it is asked for
@@ -64,6 +65,7 @@ private:
     options.chains = true;
     return options;
   }
+  void find_overlaps();
   kernel::KernelProgram program_of(const kernel::KernelEntry& entry) const;
   std::vector<compiler::PlannedWork> single_steps() const;
   // What one run works with; kept by each thread so that a steady state allocates nothing.
@@ -100,6 +102,11 @@ private:
   int workers_;
   compiler::Compiled compiled_;
   std::vector<compiler::PlannedWork> planned_;
+  /// By planned work, of launches that overlap: ArgBlock::settled and lets_next_begin.
+  struct Overlap {
+    bool settled = false, lets_next_begin = false;
+  };
+  std::vector<Overlap> overlaps_;
   compiler::KernelCache& cache_;
   /// By kernel: those that only chains launch, once their steps have run one by one.
   mutable std::vector<std::shared_ptr<const backend::Artifact>> single_;
@@ -227,6 +234,37 @@ std::vector<compiler::PlannedWork> PlanProgram::single_steps() const {
   return steps;
 }
 
+// What the plan's first launches find is perhaps still being written by those of another plan.
+// Behind a launch that the next one waits for until it has ended, or at least until all before it
+// have, only the launch right before can be running: of this plan, which leaves its inputs as they
+// are.
+void PlanProgram::find_overlaps() {
+  const kernel::Plan& plan = compiled_.plan;
+  overlaps_.assign(planned_.size(), {});
+  bool alone = false; // what came before the plan has ended when a launch here begins
+  for (std::size_t i = 0; i < planned_.size(); ++i) {
+    const kernel::KernelProgram* program = planned_[i].program;
+    if (!program) { // a copy is not overlapped
+      alone = true;
+      continue;
+    }
+    if (has_settled(*program)) {
+      bool inputs = true;
+      for (const kernel::Buffer& b : program->buffers)
+        if (b.settled) {
+          const int slot = planned_[i].step->slots[static_cast<std::size_t>(b.argument)];
+          inputs =
+              inputs && plan.slots[static_cast<std::size_t>(slot)].kind == kernel::SlotKind::Input;
+        }
+      overlaps_[i].settled = alone && inputs;
+    }
+    // Blocks that have a multiprocessor each, or are few, do not crowd on those that are free.
+    if (i > 0 && (has_settled(*program) || begins_next_at_once(*program)))
+      overlaps_[i - 1].lets_next_begin = true;
+    alone = alone || !begins_next_at_once(*program);
+  }
+}
+
 void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
                             std::span<const RunInput> inputs, Scratch& scratch) const {
   const kernel::Plan& plan = compiled_.plan;
@@ -259,6 +297,11 @@ void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, cons
       continue;
     work.artifact = one.artifact;
     work.program = one.program;
+    if (planned.data() == planned_.data()) { // else the steps are watched one by one
+      const Overlap& overlap = overlaps_[static_cast<std::size_t>(&one - planned.data())];
+      work.block.settled = overlap.settled;
+      work.block.lets_next_begin = overlap.lets_next_begin;
+    }
     work.block.pointers = scratch.pointers.data() + scratch.pointers.size();
     work.block.dims = scratch.dims.data() + scratch.dims.size();
     work.block.scalars = scratch.scalars.data() + scratch.scalars.size();

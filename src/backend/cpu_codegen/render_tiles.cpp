@@ -67,6 +67,9 @@ void Renderer::intrinsic(const Intrinsic& use) {
   case IntrinsicId::MbarrierArriveCopies:
   case IntrinsicId::MbarrierWait:
   case IntrinsicId::BulkTensorCopy:
+  case IntrinsicId::BulkCopy:
+  case IntrinsicId::GridDependencyWait:
+  case IntrinsicId::LaunchDependents:
   case IntrinsicId::CopyFence:
   case IntrinsicId::LoadMatrix:
   case IntrinsicId::MatrixMultiply:

@@ -1,6 +1,7 @@
 #include "backend/cuda/kernel_artifact.h"
 
 #include "backend/cuda/disassembly.h"
+#include "backend/cuda/render.h"
 #include "kernel/clusters.h"
 #include "support/fail.h"
 
@@ -74,7 +75,8 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
       }
     most_blocks_ = program.launch.resident ? resident_blocks(program) : 0x7fffffffu;
     const std::size_t words = std::max<std::size_t>(1, pointers_ + counters_.size()) +
-                              std::max<std::size_t>(1, dims_) + std::max<std::size_t>(1, scalars_);
+                              std::max<std::size_t>(1, dims_) + std::max<std::size_t>(1, scalars_) +
+                              1;
     const std::size_t bytes = words * 8 + maps_.count() * (TensorMaps::kBytes + 64);
     const auto most = static_cast<std::size_t>(context.target().parameter_bytes);
     if (bytes > most)
@@ -154,7 +156,7 @@ void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const
   const std::size_t pointers = std::max<std::size_t>(1, pointers_ + counters_.size());
   const std::size_t dims = std::max<std::size_t>(1, dims_);
   const std::size_t scalars = std::max<std::size_t>(1, scalars_);
-  args.bytes.assign((pointers + dims + scalars) * 8 + maps_.count() * TensorMaps::kBytes,
+  args.bytes.assign((pointers + dims + scalars + 1) * 8 + maps_.count() * TensorMaps::kBytes,
                     std::byte{0});
   std::byte* at = args.bytes.data();
   auto put = [&](const void* from, std::size_t words) {
@@ -168,11 +170,15 @@ void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const
   put(block.dims, dims_);
   at = args.bytes.data() + (pointers + dims) * 8;
   put(block.scalars, scalars_);
+  at = args.bytes.data() + (pointers + dims + scalars) * 8;
+  const std::uint64_t launch =
+      (block.settled ? kSettled : 0) | (block.lets_next_begin ? kLetsNextBegin : 0);
+  put(&launch, 1);
   const std::int64_t blocks = std::max<std::int64_t>(0, blocks_.at(block.dims));
   args.blocks = static_cast<unsigned>(std::min<std::int64_t>(blocks, most_blocks_));
   if (args.blocks > 0)
     maps_.encode(*core_->context, block.pointers, block.dims,
-                 args.bytes.data() + (pointers + dims + scalars) * 8);
+                 args.bytes.data() + (pointers + dims + scalars + 1) * 8);
 }
 
 void KernelArtifact::put_parameters(const LaunchArgs& args, void** parameters) const {

@@ -124,7 +124,7 @@ std::string CudaRenderer::parameters() const {
   for (const kernel::Buffer& b : program_.buffers)
     pointers += b.space != Space::Shared && b.space != Space::Problem;
   return fmt::format("struct EgretArgs {{\n  void* p[{}];\n  long long d[{}];\n  unsigned long "
-                     "long s[{}];\n}};\n",
+                     "long s[{}];\n  unsigned long long launch;\n}};\n",
                      std::max<std::size_t>(1, pointers),
                      std::max<std::size_t>(1, program_.dims.size()),
                      std::max<std::size_t>(1, program_.scalars.size()));
@@ -153,12 +153,15 @@ std::string CudaRenderer::argument_pointer(const kernel::Buffer& buffer,
 
 void CudaRenderer::arguments() {
   const SharedLayout shared = shared_layout(program_);
-  if (target_.launches_early()) {
-    // Where most multiprocessors are busy, early blocks would crowd on those that are free.
-    constexpr std::int64_t kFewBlocks = 64;
-    if (proves_less_equal(program_.launch.workers, Expr(kFewBlocks)))
+  if (target_.launches_early() && !has_settled(program_)) {
+    const bool at_once = begins_next_at_once(program_);
+    if (at_once)
       line("eg_let_next_launch_come();");
     line("eg_wait_for_launch_before();");
+    if (!at_once)
+      line("if (args.launch & {})", kLetsNextBegin);
+    if (!at_once)
+      line("  eg_let_next_launch_come();");
   }
   line("const int t = threadIdx.x;");
   if (shared.bytes > 0)
@@ -175,9 +178,9 @@ void CudaRenderer::arguments() {
         continue;
       }
       const bool constant = space == Space::Argument && !buffer.written;
-      line("{0}{1}* const b{2} = ({0}{1}*){3}; // {4}", constant ? "const " : "",
+      line("{0}{1}* {5}b{2} = ({0}{1}*){3}; // {4}", constant ? "const " : "",
            memory_type(buffer.dtype), b, argument_pointer(buffer, fmt::format("{}", place++)),
-           clike::comment_text(buffer.name));
+           clike::comment_text(buffer.name), has_settled(program_) ? "" : "const ");
     }
   for (std::size_t b = 0; b < program_.buffers.size(); ++b)
     if (shared.offset[b] >= 0)
@@ -195,6 +198,24 @@ void CudaRenderer::arguments() {
     line("const {0} d{1} = ({0})args.d[{1}]; // {2}", type, d,
          clike::comment_text(program_.dims[d].str()));
   }
+}
+
+void CudaRenderer::grid_dependency_wait(bool unless_settled) {
+  if (!target_.launches_early())
+    return;
+  if (unless_settled)
+    return line("if (!(args.launch & {})) eg_wait_for_launch_before();", kSettled);
+  line("eg_wait_for_launch_before();");
+  const std::vector<bool> direct = buffers_in(program_);
+  for (std::size_t b = 0; b < program_.buffers.size(); ++b)
+    if (const kernel::Buffer& buffer = program_.buffers[b];
+        buffer.space == Space::Argument && direct[b] && is_read_only(buffer))
+      line("b{0} = (const {1}*)eg_after_wait((void*)b{0});", b, memory_type(buffer.dtype));
+}
+
+void CudaRenderer::launch_dependents() {
+  if (target_.launches_early())
+    line("eg_let_next_launch_come();");
 }
 
 const CudaRenderer::Lanes& CudaRenderer::value(kernel::ValueId id) const {

@@ -2,7 +2,9 @@
 //
 // What the text has to be, so that the device can launch it:
 //
-//   struct EgretArgs { void* p[NP]; long long d[ND]; unsigned long long s[NS]; };
+//   struct EgretArgs {
+//     void* p[NP]; long long d[ND]; unsigned long long s[NS]; unsigned long long launch;
+//   };
 //   extern "C" __global__ void NAME(const __grid_constant__ EgretArgs args [, tensor maps])
 //
 // p holds the pointers of the program's Argument buffers, then of its Workspace buffers, then of
@@ -14,6 +16,7 @@
 // gets dynamic_shared_bytes() of dynamic shared memory, aligned to 1024 bytes, or
 // launch.least_shared if that is more. Where CudaTarget::launches_early(), each kernel waits for
 // the one that was launched before it: it can be launched with programmatic stream serialization.
+// `launch` has the bits kSettled and kLetsNextBegin, as ArgBlock says.
 #pragma once
 
 #include "backend/cuda/target.h"
@@ -22,6 +25,8 @@
 #include <string>
 
 namespace egret::backend::cuda {
+
+inline constexpr unsigned kSettled = 1, kLetsNextBegin = 2;
 
 /// Complete text for NVRTC; Error(Unsupported) when the program has something that a GPU lacks.
 std::string render_cuda(const kernel::KernelProgram& program, const CudaTarget& target);

@@ -63,6 +63,12 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     return line("eg_await({}, {});", address(use.memory[0]), lane_of(use.values[0], 0));
   case IntrinsicId::BulkTensorCopy:
     return bulk_tensor_copy(use);
+  case IntrinsicId::BulkCopy:
+    return bulk_copy(use);
+  case IntrinsicId::GridDependencyWait:
+    return grid_dependency_wait(use.number("unless_settled") != 0);
+  case IntrinsicId::LaunchDependents:
+    return launch_dependents();
   case IntrinsicId::CopyFence:
     return plain("fence.proxy.async.shared::cta");
   case IntrinsicId::LoadMatrix:

@@ -51,6 +51,12 @@ __device__ __forceinline__ void eg_copy16(unsigned to, const void* from, bool he
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(s) : "memory");
 }
 )"},
+    {"eg_bulk_copy(",
+     R"(__device__ __forceinline__ void eg_bulk_copy(unsigned to, const void* from, int bytes, unsigned s) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               :: "r"(to), "l"(from), "r"(bytes), "r"(s) : "memory");
+}
+)"},
     {"eg_signal(", R"(__device__ __forceinline__ void eg_signal(unsigned s, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(s), "r"(arrivals) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -240,6 +246,14 @@ void CudaRenderer::bulk_tensor_copy(const Intrinsic& use) {
       "[%0], [%1, {{{}}}], [%2];\" :: \"r\"({}), \"l\"(&map{}), \"r\"({}){} : \"memory\");",
       use.indices.size(), places, address(use.memory[0]), use.number("map"), address(use.memory[1]),
       operands);
+}
+
+void CudaRenderer::bulk_copy(const Intrinsic& use) {
+  const kernel::Address& from = use.memory[1];
+  const DType type = program_.buffers[static_cast<std::size_t>(from.buffer)].dtype;
+  line("eg_bulk_copy({}, b{} + {}, {}, {});", address(use.memory[0]), from.buffer,
+       index_.text(from.index), use.number("elements") * static_cast<std::int64_t>(size_of(type)),
+       address(use.memory[2]));
 }
 
 void CudaRenderer::matrix_multiply_async(const Intrinsic& use) {

@@ -143,7 +143,8 @@ void CudaRenderer::enter_branch(const kernel::Block& body) {
     const int n = names_++;
     line("const {0}* const eg_known{1} = (const {0}*)eg_after_wait((void*)b{2});",
          memory_type(buffer.dtype), n, b);
-    line("const {0}* const b{1} = eg_known{2};", memory_type(buffer.dtype), b, n);
+    line("const {0}* {3}b{1} = eg_known{2};", memory_type(buffer.dtype), b, n,
+         has_settled(program_) ? "" : "const ");
   }
 }
 

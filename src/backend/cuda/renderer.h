@@ -85,6 +85,9 @@ private:
   void check_requirement(const kernel::Intrinsic& use) const;
   void copy_async(const kernel::Intrinsic& use);
   void bulk_tensor_copy(const kernel::Intrinsic& use);
+  void bulk_copy(const kernel::Intrinsic& use);
+  void grid_dependency_wait(bool unless_settled);
+  void launch_dependents();
   void load_matrix(const kernel::Intrinsic& use, kernel::ValueId target);
   void matrix_multiply(const kernel::Intrinsic& use, kernel::ValueId target);
   void matrix_multiply_async(const kernel::Intrinsic& use);

@@ -177,6 +177,9 @@ private:
       return each(mask, [&](int i) {
         matrices_.wait_copies(i, static_cast<int>(use.number("groups")), actor(i));
       });
+    case IntrinsicId::GridDependencyWait: // launches come one after the other
+    case IntrinsicId::LaunchDependents:
+      return;
     case IntrinsicId::CopyFence:
       unfenced_ = false;
       return;
@@ -185,6 +188,7 @@ private:
     case IntrinsicId::MbarrierArriveCopies:
     case IntrinsicId::MbarrierWait:
     case IntrinsicId::BulkTensorCopy:
+    case IntrinsicId::BulkCopy:
       return each(mask, [&](int i) {
         fill_symbols(code, i, 0);
         mbarrier(use, code, i);
@@ -303,6 +307,8 @@ private:
     const std::int64_t place = code.memory[0](slots(i));
     if (use.id == IntrinsicId::BulkTensorCopy)
       return bulk_tensor_copy(use, code, i, place);
+    if (use.id == IntrinsicId::BulkCopy)
+      return bulk_copy(use, code, i, place);
     if (use.id == IntrinsicId::MbarrierInit)
       return signals_->init(place_.block, buffer, place, static_cast<int>(use.number("arrivals")));
     if (use.id == IntrinsicId::MbarrierArrive)
@@ -333,6 +339,17 @@ private:
         matrices_.copy_box(program_.tensor_maps[number], map.offset(slots(i)), extents, strides, at,
                            use.memory[0].buffer, to, unordered(i));
     signals_->bring(place_.block, use.memory[1].buffer, code.memory[1](slots(i)), bytes);
+  }
+
+  void bulk_copy(const Intrinsic& use, const InstCode& code, int i, std::int64_t to) {
+    const std::int64_t elements = use.number("elements"), from = code.memory[1](slots(i));
+    const int source = use.memory[1].buffer;
+    const Actor by = unordered(i);
+    for (std::int64_t e = 0; e < elements; ++e)
+      memory_.store(use.memory[0].buffer, to + e, memory_.load(source, from + e, by), by);
+    const DType dtype = program_.buffers[static_cast<std::size_t>(source)].dtype;
+    signals_->bring(place_.block, use.memory[2].buffer, code.memory[2](slots(i)),
+                    elements * static_cast<std::int64_t>(size_of(dtype)));
   }
 
   void warp_value(const kernel::Let& let, const Intrinsic& use, const InstCode& code, Mask mask) {

@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/loops/estimate.h"
+#include "kernel/map_axes.h"
 #include "kernel/templates/template.h"
 
 #include <algorithm>

@@ -1,0 +1,113 @@
+// Launches that begin before the one before has ended: what a plan says of each, on a driver that
+// runs no kernel.
+#include "egret/compile.h"
+#include "egret/device.h"
+#include "egret/functional.h"
+#include "support/cpu_levels.h"
+#include "support/cuda_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace egret {
+namespace {
+
+using testing::FakeLaunch;
+using testing::ScopedEnvironment;
+
+struct Seen {
+  bool has_ring = false;
+  unsigned long long launch = 0; ///< EgretArgs::launch
+};
+
+/// Adds a Seen to the vector at `data`.
+void note(const FakeLaunch& launch, void* data) {
+  int pointers = 0, dims = 0, scalars = 0;
+  const char* arguments = std::strstr(launch.text, "struct EgretArgs");
+  ASSERT_NE(arguments, nullptr);
+  ASSERT_EQ(std::sscanf(arguments,
+                        "struct EgretArgs {\n  void* p[%d];\n  long long d[%d];\n  unsigned long "
+                        "long s[%d];",
+                        &pointers, &dims, &scalars),
+            3)
+      << launch.text;
+  Seen seen;
+  seen.has_ring = std::strstr(launch.text, "eg_bulk_copy(") != nullptr;
+  std::memcpy(&seen.launch,
+              static_cast<const char*>(launch.args) +
+                  8 * static_cast<std::size_t>(pointers + dims + scalars),
+              sizeof seen.launch);
+  static_cast<std::vector<Seen>*>(data)->push_back(seen);
+}
+
+constexpr unsigned long long kSettled = 1, kLetsNextBegin = 2;
+
+class Overlap : public ::testing::Test {
+protected:
+  static constexpr std::int64_t kWidth = 512;
+  static Tensor filled(std::int64_t rows) { return full({rows, kWidth}, 0.5f).eval(); }
+
+  /// The launches of one run that have a ring.
+  template <class F>
+  std::vector<Seen> rings_of(F&& run) {
+    std::vector<Seen> all, rings;
+    fake_.launcher = note;
+    fake_.launcher_data = &all;
+    run();
+    fake_.launcher = nullptr;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!all[i].has_ring)
+        continue;
+      rings.push_back(all[i]);
+      if (i > 0)
+        EXPECT_EQ(all[i - 1].launch & kLetsNextBegin, kLetsNextBegin);
+    }
+    return rings;
+  }
+
+  void TearDown() override { use_device("cpu"); }
+
+private:
+  ScopedEnvironment driver_{"EGRET_CUDA_DRIVER", EGRET_FAKE_CUDA};
+  ScopedEnvironment nvrtc_{"EGRET_NVRTC", EGRET_FAKE_CUDA};
+  testing::TemporaryFolder folder_;
+  ScopedEnvironment cache_{"XDG_CACHE_HOME", folder_.path().c_str()};
+  testing::FakeCuda& fake_ = testing::fake_cuda(EGRET_FAKE_CUDA);
+};
+
+Tensor two_layers(const Tensor& x, const Tensor& a, const Tensor& b) {
+  return matmul(relu(matmul(x, a.transpose())), b.transpose());
+}
+
+TEST_F(Overlap, WeightsAreReadEarlyBehindTheFirstLaunchOfAPlan) {
+  use_device("cuda");
+  const Tensor x = filled(1), a = filled(kWidth), b = filled(kWidth);
+  auto step = compile(&two_layers);
+  const std::vector<Seen> rings = rings_of([&] { step(x, a, b).eval(); });
+  ASSERT_EQ(rings.size(), 2u) << step.explain();
+  // What came before the plan may still be writing what the first one reads.
+  EXPECT_EQ(rings[0].launch & kSettled, 0u);
+  EXPECT_EQ(rings[1].launch & kSettled, kSettled);
+}
+
+Tensor second_changes(const Tensor& x, const Tensor& a, Tensor& b) {
+  b = b * 2;
+  return matmul(relu(matmul(x, a.transpose())), b.transpose());
+}
+
+TEST_F(Overlap, WhatThePlanWritesIsNotReadEarly) {
+  use_device("cuda");
+  const Tensor x = filled(1), a = filled(kWidth);
+  Tensor b = filled(kWidth);
+  auto step = compile(&second_changes);
+  const std::vector<Seen> rings = rings_of([&] { step(x, a, b).eval(); });
+  ASSERT_FALSE(rings.empty()) << step.explain();
+  EXPECT_EQ(rings.back().launch & kSettled, 0u) << step.explain();
+}
+
+} // namespace
+} // namespace egret
