@@ -177,12 +177,42 @@ void add_shapes(Programs& p) {
         });
 }
 
+/// Images of short rows, of which a vector holds several or a part of one.
+void add_small_images(Programs& p) {
+  const std::int64_t c = p.size(64, 5), batch = p.size(16, 2);
+  p.add("conv/kernel_5_on_14",
+        {data({batch, c / 2, p.size(14, 6), p.size(14, 6)}), weight({c, c / 2, 5, 5}, 25 * c / 2)},
+        [](const Tensors& t) -> Tensors {
+          return {relu(conv2d(t[0], t[1], {}, {.padding = 2}))};
+        });
+  const std::vector<Input> on_7 = {data({batch, c, p.size(7, 5), p.size(7, 5)}),
+                                   weight({2 * c, c, 3, 3}, 9 * c)};
+  const auto on_7_of = [](const Tensors& t) -> Tensors { return {relu(conv3x3(t[0], t[1]))}; };
+  p.add("conv/kernel_3_on_7", on_7, on_7_of);
+  p.train("conv/kernel_3_on_7_train", on_7, trained(on_7_of));
+  p.add("conv/separated_7x7",
+        {data({p.size(4, 1), c, p.size(28, 9), p.size(28, 10)}), weight({c, c, 1, 7}, 7 * c),
+         weight({c, c, 7, 1}, 7 * c)},
+        [](const Tensors& t) -> Tensors {
+          const Tensor h = relu(conv2d(t[0], t[1], {}, {.padding = {0, 3}}));
+          return {relu(conv2d(h, t[2], {}, {.padding = {3, 0}}))};
+        });
+  p.train("conv/channels_last_train",
+          {data({p.size(4, 1), p.size(28, 7), p.size(28, 6), c}), weight({c, c, 3, 3}, 9 * c),
+           data({c})},
+          [](const Tensors& t) {
+            const Tensor y = conv3x3(t[0].permute({0, 3, 1, 2}), t[1]).permute({0, 2, 3, 1});
+            return with_gradients(relu(y + t[2]).square().mean(), t);
+          });
+}
+
 } // namespace
 
 void add_convolutions(Programs& p) {
   add_blocks(p);
   add_kinds(p);
   add_shapes(p);
+  add_small_images(p);
 }
 
 } // namespace egret::programs

@@ -76,6 +76,13 @@ void add_layouts(Programs& p) {
     };
     return {cat({every(0, 2), every(1, 2), every(0, 4)}, 1)};
   });
+  p.train("layout/flip_roll_conv_train",
+          {data({n(4, 1), n(16, 3), n(28, 8), n(28, 7)}), weight({n(16, 4), n(16, 3), 3, 3}, 144)},
+          [](const Tensors& t) {
+            const Tensor moved = roll(flip(t[0], 3), {2, -3}, {2, 3});
+            const Tensor y = conv2d(moved, t[1], {}, {.padding = 1});
+            return with_gradients(y.square().mean(), t);
+          });
   p.add("layout/window_partition", {data({n(8, 1), n(56, 14), n(56, 14), n(96, 3)})},
         [](const Tensors& t) -> Tensors {
           const std::int64_t b = t[0].size(0), cells = t[0].size(1) / 7, c = t[0].size(3);

@@ -62,6 +62,8 @@ void add_selections(Programs& p) {
         });
   p.add("order/kthvalue", {data({p.size(1000, 5), p.size(999, 30)})},
         [=](const Tensors& t) -> Tensors { return {kthvalue(t[0], p.size(250, 7), 1).values}; });
+  p.add("order/mode", {whole({p.size(256, 5), p.size(257, 23)}, 40)},
+        [](const Tensors& t) -> Tensors { return {mode(t[0], 1).values}; });
   p.add("order/quantile_clip", {data({p.size(1024, 40), p.size(256, 6)})},
         [](const Tensors& t) -> Tensors {
           return {clamp(t[0], quantile(t[0], 0.1, 0, true), quantile(t[0], 0.9, 0, true))};

@@ -102,6 +102,14 @@ void add_tables(Programs& p) {
   p.train("scatter/graph_convolution_train", graph, [=](const Tensors& t) {
     return with_gradients(message(t).square().mean(), {t[0], t[1], t[4]});
   });
+  const std::int64_t points = p.size(1024, 12), near = p.size(8, 3);
+  p.add("scatter/edge_convolution",
+        {data({points, d / 2}), weight({d, d / 2 * 2}, d), whole({points * near}, points),
+         whole({points * near}, points)},
+        [=](const Tensors& t) -> Tensors { // the largest of a few messages (Wang et al. 2019)
+          const Tensor ends = cat({take(t[0], t[2], 0), take(t[0], t[3], 0)}, 1);
+          return {max(relu(linear(ends, t[1])).reshape({points, near, d}), 1)};
+        });
   p.add("scatter/hashed_features", {whole({p.size(4096, 9), 16}, 1 << 30), data({1 << 12, 8})},
         [](const Tensors& t) -> Tensors {
           Tensor sum = zeros({t[0].size(0), 8});

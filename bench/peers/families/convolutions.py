@@ -97,3 +97,17 @@ def odd_channels(x, w, b):
 def patchify(x, w):
     n, cells = x.shape[0], x.shape[2] // 16
     return F.linear(x.reshape(n, 3, cells, 16, cells, 16).permute(0, 2, 4, 1, 3, 5).reshape(n, cells * cells, 768), w)
+
+
+program("conv/kernel_5_on_14")(lambda x, w: F.relu(F.conv2d(x, w, padding=2)))
+pair("conv/kernel_3_on_7", lambda x, w: F.relu(conv3x3(x, w)))
+
+
+@program("conv/separated_7x7")
+def separated(x, w1, w2):
+    return F.relu(F.conv2d(F.relu(F.conv2d(x, w1, padding=(0, 3))), w2, padding=(3, 0)))
+
+
+@program("conv/channels_last_train", gradients="all")
+def channels_last_train(x, w, b):
+    return F.relu(conv3x3(x.permute(0, 3, 1, 2), w).permute(0, 2, 3, 1) + b).square().mean()

@@ -49,3 +49,8 @@ def window_partition(a):
     cells = side // 7
     windows = torch.roll(a, (-3, -3), (1, 2)).reshape(b, cells, 7, cells, 7, c).permute(0, 1, 3, 2, 4, 5)
     return F.layer_norm(windows.reshape(-1, 49, c), (c,))
+
+
+@program("layout/flip_roll_conv_train", gradients="all")
+def flip_roll_conv(a, w):
+    return F.conv2d(torch.roll(a.flip(3), (2, -3), (2, 3)), w, padding=1).square().mean()

@@ -49,6 +49,9 @@ def median(a):
     return (a - middle) / ((a - middle).abs().median(1, keepdim=True).values + 1e-3)
 
 
+program("order/mode")(lambda a: a.mode(1).values)
+
+
 @program("order/quantile_clip")
 def quantile_clip(a):
     return torch.clamp(a, torch.quantile(a, 0.1, 0, keepdim=True), torch.quantile(a, 0.9, 0, keepdim=True))

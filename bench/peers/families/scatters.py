@@ -90,3 +90,9 @@ program("scatter/graph_convolution_train", gradients=(0, 1, 4))(lambda *t: messa
 @program("scatter/hashed_features")
 def hashed_features(index, table):
     return sum(F.embedding((index * prime) % (1 << 12), table).sum(1) for prime in (73856093, 19349663, 83492791))
+
+
+@program("scatter/edge_convolution")
+def edge_convolution(x, w, source, target):
+    sent = F.relu(F.linear(torch.cat([x[source], x[target]], 1), w))
+    return sent.reshape(x.shape[0], -1, sent.shape[1]).amax(1)
