@@ -25,6 +25,9 @@ constexpr double kPrologueFlops = 16;
 // A factor of 16 bits is stored when the product reads both of its factors so many times: it can
 // then fetch them as they are.
 constexpr double kManyReads = 128;
+// A value of which a product reads windows that overlap so much is packed from memory: there it is
+// a plain load, which may be copied once instead of packed once a window.
+constexpr double kOverlap = 2;
 constexpr double kLargestCone = 400;
 constexpr std::size_t kMostLoads = 24;
 
@@ -240,6 +243,8 @@ private:
       return true;
     if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_product(made))
       return false;
+    if (choices_.windows_stored && !only_widens(made) && packings(id) >= kOverlap)
+      return false;
     const std::set<NodeId> readers = [&] {
       std::set<NodeId> r;
       for (const Use& use : uses)
@@ -262,6 +267,34 @@ private:
     if (info_of(graph_[reader].op).cls == OpClass::Scatter && uses[0].operand == 0)
       return false;
     return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
+  }
+
+  /// Whether the value is what memory holds, in more bits.
+  bool only_widens(NodeId made) const {
+    const ir::Node& node = graph_[made];
+    if (node.op != Op::Cast)
+      return false;
+    const NodeId base = facts_.view(node.inputs[0]).base;
+    return (stored_[base] || graph_[base].op == Op::Input) &&
+           size_of(node.dtype) > size_of(graph_[base].dtype);
+  }
+
+  /// How many times a product packs an element of the value, on average: more than once where it
+  /// reads overlapping windows.
+  double packings(NodeId id) const {
+    double most = 1;
+    for (const Use& use : facts_.uses(id)) {
+      if (!facts_.is_product(use.reader))
+        continue;
+      const NodeId operand = graph_[use.reader].inputs[std::size_t(use.operand)];
+      const std::vector<bool>& depends = facts_.depends(operand);
+      Shape box;
+      for (std::size_t i = 0; i < depends.size(); ++i)
+        if (depends[i])
+          box.push_back(graph_[operand].shape[i]);
+      most = std::max(most, elements_of(box));
+    }
+    return most / std::max(1.0, elements_of(graph_[id].shape));
   }
 
   /// How many points of the largest reader read one element of the value. Contractions read each

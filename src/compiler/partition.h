@@ -27,6 +27,8 @@ struct PartitionChoices {
   /// 0: of none. Empty: nothing is cut.
   std::vector<int> chunks;
   bool columns = false; ///< kernels of column reductions may store values of every point: by target
+  /// Elementwise values of which products read overlapping windows are stored: by target.
+  bool windows_stored = false;
   bool streams = true;  ///< large products may be recomputed (streaming.h)
   bool stored_scores = true; ///< but not where storing them is predicted to take less time
   bool siblings = true;      ///< kernels that read the same array over the same loops become one

@@ -182,6 +182,7 @@ Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel:
   if (!target.is_gpu()) {
     PartitionChoices own = choices;
     own.stored.merge(repeated_positions(facts));
+    own.windows_stored = true;
     return partition_with_streams(facts, fuse, target, own);
   }
   PartitionChoices first = choices;

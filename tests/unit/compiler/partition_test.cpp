@@ -419,6 +419,29 @@ TEST(Partition, PositionsOfManyRowsAreStoredOnCpus) {
   EXPECT_EQ(kernels(96, Op::ScatterAdd), 2u);
 }
 
+// A CPU packs an element once for each window that it is in; of a plain load it makes one copy.
+TEST(Partition, ValuesInOverlappingWindowsAreStoredOnCpus) {
+  const auto kernels = [](const kernel::Target& target, std::int64_t width, bool widens) {
+    Graph g;
+    const NodeId w = g.input("w", DType::F32, {16, 8, Expr(width)});
+    const NodeId x = widens ? g.cast(g.input("x", DType::BF16, {8, 66}), DType::F32)
+                            : relu(g, g.input("x", DType::F32, {8, 66}));
+    const std::int64_t length = 67 - width;
+    const Shape box{16, 8, Expr(width), Expr(length)};
+    const NodeId left = g.expand(g.reshape(w, {16, 8, Expr(width), 1}), box);
+    const NodeId right =
+        g.expand(g.reshape(windows(g, x, width), {1, 8, Expr(width), Expr(length)}), box);
+    g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, left, right), {1, 2})};
+    const GraphFacts facts(g);
+    return partition_for_target(facts, true, target).groups.size();
+  };
+  const kernel::Target cpu{}, gpu = backend::cuda::known_target(90);
+  EXPECT_EQ(kernels(cpu, 3, false), 2u);
+  EXPECT_EQ(kernels(cpu, 1, false), 1u);
+  EXPECT_EQ(kernels(cpu, 3, true), 1u);
+  EXPECT_EQ(kernels(gpu, 3, false), 1u);
+}
+
 // Cones are gone through again and again: in large graphs that is what partitioning takes.
 TEST(Partition, ViewsAreComposedOnce) {
   Graph g;
