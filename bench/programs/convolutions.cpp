@@ -182,9 +182,7 @@ void add_small_images(Programs& p) {
   const std::int64_t c = p.size(64, 5), batch = p.size(16, 2);
   p.add("conv/kernel_5_on_14",
         {data({batch, c / 2, p.size(14, 6), p.size(14, 6)}), weight({c, c / 2, 5, 5}, 25 * c / 2)},
-        [](const Tensors& t) -> Tensors {
-          return {relu(conv2d(t[0], t[1], {}, {.padding = 2}))};
-        });
+        [](const Tensors& t) -> Tensors { return {relu(conv2d(t[0], t[1], {}, {.padding = 2}))}; });
   const std::vector<Input> on_7 = {data({batch, c, p.size(7, 5), p.size(7, 5)}),
                                    weight({2 * c, c, 3, 3}, 9 * c)};
   const auto on_7_of = [](const Tensors& t) -> Tensors { return {relu(conv3x3(t[0], t[1]))}; };

@@ -29,7 +29,7 @@ struct PartitionChoices {
   bool columns = false; ///< kernels of column reductions may store values of every point: by target
   /// Elementwise values of which products read overlapping windows are stored: by target.
   bool windows_stored = false;
-  bool streams = true;  ///< large products may be recomputed (streaming.h)
+  bool streams = true;       ///< large products may be recomputed (streaming.h)
   bool stored_scores = true; ///< but not where storing them is predicted to take less time
   bool siblings = true;      ///< kernels that read the same array over the same loops become one
   bool column_reductions = true; ///< sums of columns go along with rows (fuse_column_reductions.h)

@@ -15,6 +15,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace egret::kernel {
 
@@ -29,9 +30,13 @@ public:
   /// `window`: of the form, where the tiles read one.
   Contraction(const Region& region, const ContractionForm& form, const Tiles& tiles,
               const WindowedContraction* window, const Target& target)
-      : r_(region), f_(form), t_(tiles), window_(window), b_(region.name), e_(b_, region),
+      : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region),
+        window_(window != nullptr
+                    ? std::optional<WindowReader>(std::in_place, e_, *window, t_.lanes)
+                    : std::nullopt),
         fma_(target.has_fma), left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
-        right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {
+        right_(e_, f_, f_.right, f_.columns, t_.nr(), t_, false, window_ ? &*window_ : nullptr,
+               window_ ? lanes_of_packing(region, form, tiles.lanes) : 0) {
     e_.quick_bf16 =
         t_.width > 1 && is_float(f_.accumulator); // products of subnormal numbers are 0 already
   }
@@ -54,6 +59,8 @@ public:
     across_ = ceildiv(column_panels_, panels_across_);
     each_ = t_.split > 1 ? ceildiv(blocks_, t_.split) : blocks_;
     declare_memory();
+    if (window_)
+      window_->fill_table();
     if (t_.shared)
       together();
     else
@@ -68,6 +75,8 @@ private:
   /// Parts of the depth that a worker does one after the other.
   bool several_blocks() const { return !(each_ == Expr(1)); }
   bool splits() const { return t_.split > 1; }
+  /// Each panel of the right side, just before the rows go by.
+  bool packs_from_window() const { return window_ && t_.pack_right; }
 
   void declare_memory() {
     const auto panels = [&](const char* name, const Expr& count, const PackedSide& side) {
@@ -81,13 +90,12 @@ private:
           b_.worker_memory("left", word_of(f_, t_), Expr(panels_down_) * left_.panel_elements());
     else if (t_.pack_left)
       left_buffer_ = panels("left", t_.shared ? row_panels_ : Expr(panels_down_), left_);
-    if (t_.pack_right)
+    if (packs_from_window())
+      right_buffer_ = b_.worker_memory("right", f_.accumulator, right_.panel_elements());
+    else if (t_.pack_right)
       right_buffer_ = panels("right", t_.shared ? column_panels_ : Expr(panels_across_), right_);
-    if (window_) {
-      const Expr elements(window_->elements(t_.lanes));
-      window_buffer_ = t_.shared ? b_.workspace("window", f_.accumulator, elements)
-                                 : b_.worker_memory("window", f_.accumulator, elements);
-    }
+    if (window_)
+      window_->declare(t_.shared);
     const std::int64_t tile = std::int64_t(t_.mr) * t_.nr();
     if (several_blocks())
       sums_buffer_ =
@@ -133,9 +141,10 @@ private:
                   side.pack_panel(buffer, (at[0] * count + at[1]) * size, p, at[1], at[0]);
                 });
               };
-              copy_windows(p);
+              if (window_)
+                window_->copy(p);
               pack(t_.pack_left && !t_.own_left, left_, left_buffer_, row_panels_);
-              pack(t_.pack_right, right_, right_buffer_, column_panels_);
+              pack(t_.pack_right && !window_, right_, right_buffer_, column_panels_);
               b_.barrier();
               const std::vector<Expr> extents{down_, across_, Expr(t_.split)};
               core_loop(b_, extents,
@@ -163,22 +172,6 @@ private:
     });
   }
 
-  void copy_windows(const Point& batch) {
-    if (!window_)
-      return;
-    loops::copy_window(e_, window_->operand, window_->window, window_buffer_, batch, t_.lanes,
-                       t_.shared);
-    // Lanes behind the last row's end are read, and what comes of them is never stored.
-    const auto end = [&] {
-      b_.store(window_buffer_, Expr(window_->window.elements()) + lane(),
-               b_.constant(Scalar::of(f_.accumulator, 0.0), t_.lanes));
-    };
-    if (t_.shared)
-      core_loop(b_, std::vector<Expr>{Expr(1)}, [&](std::span<const Expr>) { end(); });
-    else
-      end();
-  }
-
   /// Every worker packs what its block needs.
   void apart() {
     const std::vector<Expr> extents{f_.batch.extent, down_, across_, Expr(t_.split)};
@@ -194,11 +187,12 @@ private:
                      min(first + Expr(count), all), all, begin + local);
         });
       };
-      copy_windows(p);
+      if (window_)
+        window_->copy(p);
       pack(t_.pack_left, left_, left_buffer_, at[1] * Expr(panels_down_), panels_down_,
            row_panels_);
-      pack(t_.pack_right, right_, right_buffer_, at[2] * Expr(panels_across_), panels_across_,
-           column_panels_);
+      pack(t_.pack_right && !window_, right_, right_buffer_, at[2] * Expr(panels_across_),
+           panels_across_, column_panels_);
       block(p, at[0], at[1], at[2], at[3]);
     });
     if (splits()) {
@@ -273,6 +267,8 @@ private:
         pack_block(left_, left_buffer_, Expr(0), batch, first_row_panel,
                    min(first_row_panel + Expr(panels_down_), row_panels_), row_panels_, c);
       const auto rows = [&](Place at) {
+        if (packs_from_window())
+          right_.pack_panel(right_buffer_, Expr(0), batch, at.column_panel, c);
         const Expr count = min(Expr(panels_down_), row_panels_ - first_row_panel);
         b_.loop(Expr(0), count, Expr(1), Expr(panels_down_), Bind::Serial, [&](const Expr& i) {
           at.row_local = i;
@@ -331,6 +327,8 @@ private:
               const Expr& local, std::int64_t some) const {
     if (t_.own_left && &side == &left_)
       return local * side.panel_elements();
+    if (packs_from_window() && &side == &right_)
+      return Expr(0);
     return (t_.shared ? at.depth_block * all + global
                       : (at.depth_block - at.first_block) * Expr(some) + local) *
            side.panel_elements();
@@ -568,8 +566,7 @@ private:
     if (window_) {
       p.lanes = t_.lanes;
       put_columns(p, at.first_column + Expr(std::int64_t(v) * t_.lanes));
-      put_index(p, r_, f_.depth, from + k);
-      return b_.load(window_buffer_, window_->window.offset(p), t_.lanes);
+      return window_->vector_at(p, from + k);
     }
     if (t_.width > 1 && f_.right.pairs) { // the last panel is whole
       put_index(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
@@ -673,13 +670,13 @@ private:
   const Region& r_;
   const ContractionForm& f_;
   const Tiles& t_;
-  const WindowedContraction* window_;
   ProgramBuilder b_;
   Emitter e_;
+  std::optional<WindowReader> window_;
   bool fma_;
   PackedSide left_, right_;
   int left_buffer_ = -1, right_buffer_ = -1, sums_buffer_ = -1, tile_buffer_ = -1,
-      partial_buffer_ = -1, window_buffer_ = -1;
+      partial_buffer_ = -1;
   Expr steps_;  ///< along the depth
   Expr blocks_; ///< parts of the depth
   Expr each_;   ///< of them, what one share has
@@ -742,7 +739,7 @@ public:
     if (tiles.window) {
       if (!schedule.mma.empty())
         return {false, {}, "a copy of windows has no pairs or tiles"};
-      windowed = with_window(region, found.form, target, tiles.lanes);
+      windowed = with_window(region, found.form, target, tiles.lanes, tiles.pack_right);
       if (!windowed)
         return {false, {}, "the right side reads no windows that can be copied"};
     }

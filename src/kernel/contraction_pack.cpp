@@ -1,6 +1,7 @@
 #include "kernel/contraction_pack.h"
 
 #include "kernel/analysis.h"
+#include "kernel/contraction_window.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -101,9 +102,11 @@ void store_results(Emitter& emitter, const ContractionForm& form, const Point& p
 }
 
 PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
-                       const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks)
+                       const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks,
+                       const WindowReader* window, int window_lanes)
     : e_(emitter), b_(emitter.builder()), form_(form), side_(side), panels_(panels), width_(width),
-      t_(tiles), rows_of_chunks_(rows_of_chunks),
+      t_(tiles), rows_of_chunks_(rows_of_chunks), window_(window),
+      lanes_(window != nullptr ? window_lanes : tiles.lanes),
       whole_depth_(form.depth.extent.divisor() % (tiles.matrix ? 2 * kChunk : tiles.width) == 0) {
   const std::int64_t steps = (t_.kc + t_.lanes - 1) / t_.lanes * t_.lanes;
   const std::int64_t spill = width_ % t_.lanes == 0 ? 0 : t_.lanes;
@@ -158,6 +161,8 @@ ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& 
 }
 
 ValueId PackedSide::vector_at(Point point, const Expr& step, bool half) {
+  if (window_ != nullptr)
+    return window_->vector_at(point, step);
   return step_of_side(e_, form_, side_, t_, point, step, half);
 }
 
@@ -235,7 +240,7 @@ void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, 
   const Expr count = min(Expr(t_.kc), steps_ - start);
   if (rows_of_chunks_)
     chunks(buffer, offset, batch, first, start, count);
-  else if (t_.lanes > 1 && side_.order == Side::Order::Depth)
+  else if (t_.lanes > 1 && side_.order == Side::Order::Depth && window_ == nullptr)
     along_depth(buffer, offset, batch, first, start, count);
   else
     along_panel(buffer, offset, batch, first, start, count);
@@ -243,14 +248,18 @@ void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, 
 
 void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                              const Expr& start, const Expr& count) {
-  const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
-  const std::int64_t touched = (width_ + t_.lanes - 1) / t_.lanes * t_.lanes;
+  const Expr lane = lanes_ > 1 ? lane_variable(lanes_) : Expr(0);
+  const std::int64_t touched = (width_ + lanes_ - 1) / lanes_ * lanes_;
   const Expr whole_count = whole_steps(start, count);
+  // Of whole panels, where that says more than the bounds of loops.
+  const bool bounded =
+      window_ == nullptr || proves_less_equal(first + Expr(touched), panels_.extent);
+  const Expr within = bounded ? first : min(first, panels_.extent - Expr(touched));
   const auto row = [&](const Expr& k, bool masked, bool half) {
-    for (std::int64_t v = 0; v < touched; v += t_.lanes) {
+    for (std::int64_t v = 0; v < touched; v += lanes_) {
       Point point = batch;
-      point.lanes = t_.lanes;
-      const Expr index = first + Expr(v) + lane;
+      point.lanes = lanes_;
+      const Expr index = (masked ? first : within) + Expr(v) + lane;
       put_index(point, e_.region(), panels_, index);
       if (masked)
         point.mask.push_back(panels_.inside(index));

@@ -9,6 +9,8 @@
 
 namespace egret::kernel {
 
+class WindowReader;
+
 /// Sets the axes of a group at a point from the group's index.
 void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index);
 
@@ -41,8 +43,10 @@ constexpr std::int64_t kStepsInTurn = 16;
 /// panels are whole chunks, with zeros behind the end of the depth.
 class PackedSide {
 public:
+  /// `window`: where the side is read from a copy of its windows, by vectors of `window_lanes`.
   PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
-             const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks = false);
+             const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks = false,
+             const WindowReader* window = nullptr, int window_lanes = 0);
 
   /// Elements of a panel, and from one panel to the next.
   Expr panel_elements() const { return panel_elements_; }
@@ -89,6 +93,8 @@ private:
   int width_;
   const Tiles& t_;
   bool rows_of_chunks_;
+  const WindowReader* window_;
+  int lanes_;        ///< of vectors along a panel
   bool whole_depth_; ///< no chunk of a matrix unit, and no pair, goes beyond the end of the depth
   Expr steps_;       ///< of the depth
   Expr panel_elements_;

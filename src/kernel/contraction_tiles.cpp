@@ -211,7 +211,8 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
 struct WindowedProblem {
   Problem problem;
   ContractionForm form;
-  double copied = 0; ///< cycles
+  bool packed = false; ///< into panels, from the copy
+  double copied = 0;   ///< cycles
 };
 
 /// Cycles for which a worker is busy with a vector of the right side that is put together of
@@ -219,7 +220,9 @@ struct WindowedProblem {
 /// measurements.
 constexpr double kGather = 1.5, kNarrowGather = 2;
 /// Cycles in which a register tile finds where in a copy a step of the depth lies.
-constexpr double kPlaceOfStep = 5;
+constexpr double kPlaceOfStep = 1;
+/// Cycles for an element of a panel that is packed from a copy.
+constexpr double kFromCopy = 0.35;
 
 double cycles_of_packing(const Region& region, const ContractionForm& form, const Problem& p) {
   const Factor factor = factor_of(region, form, form.right);
@@ -230,39 +233,68 @@ double cycles_of_packing(const Region& region, const ContractionForm& form, cons
          of_element;
 }
 
-/// The same product by windows, with vectors that waste the fewest places of a row.
+/// The same product from a copy of its windows, by vectors of so many bytes, read where they lie
+/// or packed.
+std::optional<WindowedProblem> by_copy(const Region& region, const ContractionForm& form,
+                                       const Target& target, std::int64_t bytes, bool packed) {
+  const Problem lanes = problem_of(form, target, bytes);
+  auto found = with_window(region, form, target, lanes.lanes, packed);
+  if (!found)
+    return std::nullopt;
+  WindowedProblem w{problem_of(found->form, target, bytes), found->form, packed,
+                    double(found->window.elements() * usual_size(found->form.batch.extent)) *
+                        (found->gathers ? kGather : 0.25)};
+  if (packed)
+    return w;
+  // What the right side of the form says is of the copy from here on.
+  Side& side = w.form.right;
+  side.plain = true;
+  side.order = Side::Order::Panel;
+  side.panel_stride = side.depth_stride = 1;
+  side.run = 0;
+  return w;
+}
+
+/// Where vectors are read from a copy, those that waste the fewest places of a row.
 std::optional<WindowedProblem> by_windows(const Region& region, const ContractionForm& form,
                                           const Target& target) {
   constexpr std::int64_t kFastVector = 32;
   std::optional<WindowedProblem> best;
   for (std::int64_t bytes = target.vector_bytes;
        bytes >= std::min<std::int64_t>(kFastVector, target.vector_bytes); bytes /= 2) {
-    const Problem lanes = problem_of(form, target, bytes);
-    auto found = with_window(region, form, target, lanes.lanes);
-    if (!found)
+    auto w = by_copy(region, form, target, bytes, false);
+    if (!w)
       return std::nullopt;
-    WindowedProblem w{problem_of(found->form, target, bytes), found->form,
-                      double(found->window.elements() * usual_size(found->form.batch.extent)) *
-                          (found->gathers ? kGather : 0.25)};
-    // What the right side of the form says is of the copy from here on.
-    Side& side = w.form.right;
-    side.plain = true;
-    side.order = Side::Order::Panel;
-    side.panel_stride = side.depth_stride = 1;
-    side.run = 0;
-    if (!best || w.problem.columns * w.problem.batch < best->problem.columns * best->problem.batch)
+    if (!best ||
+        w->problem.columns * w->problem.batch < best->problem.columns * best->problem.batch)
       best = std::move(w);
   }
   return best;
 }
 
+/// Cycles of all batch elements from copies, with the best register tile.
+double cycles_of_copies(const Region& region, const WindowedProblem& w, const RegisterTile& best) {
+  const Problem& p = w.problem;
+  double of_step = best.cost;
+  if (w.packed)
+    of_step += double(p.columns) * kFromCopy *
+               (double(p.lanes) / lanes_of_packing(region, w.form, p.lanes));
+  else
+    of_step += kPlaceOfStep * double(ceil_quotient(p.rows, best.mr)) *
+               double(ceil_quotient(p.columns, std::int64_t(best.nv) * p.lanes));
+  return of_step * double(p.depth * p.batch) + w.copied;
+}
+
 Schedule windowed_schedule(const WindowedProblem& w, int mr, int nv) {
   Schedule s = make_schedule(w.form, w.problem, mr, nv);
   s.knobs["window"] = 1;
-  s.knobs["pack_right"] = 0;
+  s.knobs["pack_right"] = w.packed ? 1 : 0;
   // A worker copies for its batch elements, all rows and columns of each; or all workers copy for
   // one after the other, which also pays for one worker: where the copy stands in no loop with the
   // products, their sums keep their registers.
+  const Problem& p = w.problem;
+  if (w.packed && s.knob("nr", 1) * p.depth * p.bytes <= p.l2 / 4)
+    s.knobs["kc"] = p.depth; // a panel stays near with all of its depth, and no sums wait
   const bool many = w.problem.batch >= 2 * w.problem.workers;
   s.knobs["shared"] = many ? 0 : kSharedBoth;
   if (many) {
@@ -309,7 +341,8 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
   t.pack_right = schedule.knob("pack_right", 1) != 0 ||
                  !(panels || (form.right.order != Side::Order::Depth && form.right.tile == 0));
   t.window = schedule.knob("window", 0) != 0;
-  t.pack_right = t.pack_right && !t.window;
+  if (t.window)
+    t.pack_right = schedule.knob("pack_right", 0) != 0;
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right || t.window);
   t.own_left = t.shared && t.pack_left && schedule.knob("shared", 1) == kSharedRight;
   if (depth > 0 && schedule.split_reduce > 1) {
@@ -363,23 +396,22 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
   // Windows are copied where their vectors would be gathered into panels, again and again.
-  if (const auto w = by_windows(region, form, target)) {
+  double least = tiles[0].cost * double(p.depth * p.batch) +
+                 cycles_of_packing(region, form, p) * double(p.batch);
+  for (const auto& w :
+       {by_windows(region, form, target), by_copy(region, form, target, vector, true)}) {
+    if (!w)
+      continue;
     const auto windowed = register_tiles(w->problem);
-    const double apart = tiles[0].cost * double(p.depth * p.batch) +
-                         cycles_of_packing(region, form, p) * double(p.batch),
-                 places = kPlaceOfStep * double(ceil_quotient(w->problem.rows, windowed[0].mr)) *
-                          double(ceil_quotient(w->problem.columns,
-                                               std::int64_t(windowed[0].nv) * w->problem.lanes)),
-                 together =
-                     (windowed[0].cost + places) * double(w->problem.depth * w->problem.batch) +
-                     w->copied;
+    const double together = cycles_of_copies(region, *w, windowed[0]);
     // Pairs multiply twice as fast: there, windows are for searches.
-    const auto place =
-        !p.pairs && together < apart ? space.begin() + std::ptrdiff_t(first) : space.end();
+    const bool best = !p.pairs && together < least;
     std::vector<Schedule> those;
     for (std::size_t i = 0; i < windowed.size() && i < 2; ++i)
       those.push_back(windowed_schedule(*w, windowed[i].mr, windowed[i].nv));
-    space.insert(place, those.begin(), those.end());
+    space.insert(best ? space.begin() + std::ptrdiff_t(first) : space.end(), those.begin(),
+                 those.end());
+    least = best ? together : least;
   }
   const Schedule best = space[first];
   // Few tiles and a long depth: weight gradients of small layers. Where shares are the first choice
@@ -485,7 +517,8 @@ double worker_bytes(const ContractionForm& form, const Tiles& t) {
   if (t.own_left)
     elements += rows * double(t.kc);
   if (!t.shared)
-    elements += (t.pack_left ? rows * depth : 0) + (t.pack_right ? columns * depth : 0);
+    elements +=
+        (t.pack_left ? rows * depth : 0) + (t.pack_right && !t.window ? columns * depth : 0);
   return elements * double(size_of(form.accumulator));
 }
 

@@ -25,7 +25,8 @@ struct Tiles {
   std::int64_t kc = 1;
   std::int64_t mc = 1, nc = 1;              ///< multiples of mr and of nr()
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
-  bool window = false; ///< vectors of the right side are read from a copy of its windows
+  /// The right side is read from a copy of its windows, or packed from it where pack_right is set.
+  bool window = false;
   bool shared =
       true; ///< workers pack together, behind a barrier; else each packs what its block needs
   /// Of shared: each worker packs the left side of its block by itself, one part of the depth at a

@@ -1,7 +1,8 @@
 #include "kernel/contraction_window.h"
 
 #include "kernel/analysis.h"
-#include "kernel/emit.h"
+#include "kernel/contraction_pack.h"
+#include "kernel/nest.h"
 #include "support/checked.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace egret::kernel {
 
 std::optional<WindowedContraction> with_window(const Region& region, const ContractionForm& form,
-                                               const Target& target, int lanes) {
+                                               const Target& target, int lanes, bool packed) {
   const Factor factor = factor_of(region, form, form.right);
   if (!factor.is_padded_load || form.right.tile > 0 || form.columns.slices > 1 ||
       form.columns.padded > 0)
@@ -59,13 +60,86 @@ std::optional<WindowedContraction> with_window(const Region& region, const Contr
   if (!windows)
     return std::nullopt;
   found.gathers = found.window.coordinates.back().stride * found.window.step != 1;
+  batch.extent = points_of(region, batch.axes);
+  columns.extent = points_of(region, columns.axes);
+  if (packed)
+    return found;
   columns.places = *region.axes[std::size_t(along)].extent.constant();
   columns.padded = round_up<std::int64_t>(columns.places, lanes);
-  batch.extent = points_of(region, batch.axes);
   columns.extent =
       points_of(region, std::vector<int>(columns.axes.begin(), columns.axes.end() - 1)) *
       Expr(columns.padded);
   return found;
+}
+
+int lanes_of_packing(const Region& region, const ContractionForm& form, int lanes) {
+  const std::int64_t row = *region.axes[std::size_t(form.columns.axes.back())].extent.constant();
+  while (lanes > 2 && lanes - 1 > row)
+    lanes /= 2;
+  return lanes;
+}
+
+WindowReader::WindowReader(Emitter& emitter, const WindowedContraction& windowed, int lanes)
+    : e_(emitter), w_(windowed), lanes_(lanes) {
+  const Expr place = w_.window.offset(at_depth(Expr::axis(0, w_.form.depth.extent)));
+  least_ = place.lower();
+  most_ = place.upper();
+}
+
+void WindowReader::declare(bool shared) {
+  ProgramBuilder& b = e_.builder();
+  shared_ = shared;
+  const Expr elements(w_.elements(lanes_));
+  copy_ = shared ? b.workspace("window", w_.form.accumulator, elements)
+                 : b.worker_memory("window", w_.form.accumulator, elements);
+  table_ = b.worker_memory("steps", DType::I32, w_.form.depth.extent);
+}
+
+Point WindowReader::at_depth(const Expr& step) const {
+  Point p;
+  p.at.assign(e_.region().axes.size(), Expr(0));
+  put_index(p, e_.region(), w_.form.depth, step);
+  return p;
+}
+
+Expr WindowReader::place_of(const Point& point) const {
+  Point p = point;
+  for (const int axis : w_.form.depth.axes)
+    p.at[std::size_t(axis)] = Expr(0);
+  return w_.window.offset(p) - w_.window.offset(at_depth(Expr(0)));
+}
+
+void WindowReader::fill_table() {
+  ProgramBuilder& b = e_.builder();
+  const Expr steps = w_.form.depth.extent;
+  vector_loop(b, Expr(0), steps, steps, lanes_, 1, [&](std::span<const Position> at) {
+    const Expr place = w_.window.offset(at_depth(at[0].at));
+    b.store(table_, at[0].at, b.splat(b.index(place, DType::I32, lanes_), lanes_), at[0].mask);
+  });
+}
+
+void WindowReader::copy(const Point& batch) {
+  ProgramBuilder& b = e_.builder();
+  loops::copy_window(e_, w_.operand, w_.window, copy_, Expr(lanes_), batch, lanes_, shared_);
+  // Lanes before the first row and behind the last one are read, and what comes of them is never
+  // stored.
+  const auto ends = [&] {
+    const Expr lane = lanes_ > 1 ? lane_variable(lanes_) : Expr(0);
+    const ValueId zero = b.constant(Scalar::of(w_.form.accumulator, 0.0), lanes_);
+    b.store(copy_, lane, zero);
+    b.store(copy_, Expr(w_.window.elements() + lanes_) + lane, zero);
+  };
+  if (shared_)
+    core_loop(b, std::vector<Expr>{Expr(1)}, [&](std::span<const Expr>) { ends(); });
+  else
+    ends();
+}
+
+ValueId WindowReader::vector_at(const Point& point, const Expr& step) const {
+  ProgramBuilder& b = e_.builder();
+  // The bounds tell the code generator that whole vectors may be read.
+  const Expr of_step = min(max(value_symbol(b.load(table_, step, 1)), Expr(least_)), Expr(most_));
+  return b.load(copy_, Expr(lanes_) + place_of(point) + of_step, point.lanes, point.mask);
 }
 
 } // namespace egret::kernel

@@ -340,7 +340,9 @@ llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, i
   if (const auto pieces = lane_pieces(indices_, e, lanes);
       pieces && pieces->stride == 1 && (size_of(dtype) >= 4 || sink_.isa.vector_bytes == 64)) {
     Value* below = below_cut(*pieces, lanes, static_cast<unsigned>(8 * size_of(dtype)));
-    const auto piece = [&](const Expr& first, Value* here) {
+    const auto piece = [&](const Expr& first, Value* here) -> Value* {
+      if (lanes_on == nullptr && is_within(buffer, first, lanes)) // and so need not be masked
+        return b.CreateAlignedLoad(vector, address(buffer, first), element_alignment(buffer));
       return b.CreateMaskedLoad(vector, address(buffer, first), element_alignment(buffer),
                                 lanes_on == nullptr ? here : b.CreateAnd(here, lanes_on), zero);
     };
@@ -357,6 +359,12 @@ llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, i
   }
   return b.CreateMaskedGather(vector, pointers, element_alignment(buffer), lanes_on,
                               lanes_on == nullptr ? nullptr : zero);
+}
+
+// Whether the buffer has so many elements from `first` on, whatever the values of variables.
+bool Renderer::is_within(int buffer, const Expr& first, int lanes) const {
+  const auto elements = program_.buffers[static_cast<std::size_t>(buffer)].elements.constant();
+  return elements && first.lower() >= 0 && first.upper() <= *elements - lanes;
 }
 
 // Lanes before the end of the axis.

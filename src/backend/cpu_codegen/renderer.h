@@ -77,6 +77,7 @@ private:
   Value* to_memory(Value* value, DType type);
   Value* address(int buffer, const Expr& e);
   Value* lane_addresses(int buffer, const Expr& e, int lanes);
+  bool is_within(int buffer, const Expr& first, int lanes) const;
   Value* below_cut(const LanePieces& pieces, int lanes, unsigned bits);
   llvm::Align element_alignment(int buffer) const;
   llvm::Align known_alignment(int buffer, const Expr& e) const;

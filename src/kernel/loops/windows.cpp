@@ -226,7 +226,7 @@ std::vector<Guard> StagedWindow::conditions(const Point& point) const {
 }
 
 void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int buffer,
-                 const Point& outside, int lanes, bool shared) {
+                 const Expr& place, const Point& outside, int lanes, bool shared) {
   ProgramBuilder& b = emitter.builder();
   const auto there = [&](const Expr& e) {
     return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
@@ -277,7 +277,7 @@ void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int 
           const ValueId fill = emitter.widen(b.constant(window.fill)).id;
           v = b.apply(Op::Select, b.type_of(v).dtype, {b.test(valid, lanes), v, fill});
         }
-        b.store(buffer, begin + p[0].at, b.splat(v, lanes), p[0].mask);
+        b.store(buffer, place + begin + p[0].at, b.splat(v, lanes), p[0].mask);
       });
     }
   };

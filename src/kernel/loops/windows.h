@@ -68,9 +68,9 @@ std::optional<StagedWindow> window_over(const Region& region, const Access& acce
 /// they differ.
 std::optional<Access> only_access(const Region& region, int operand);
 
-/// Writes the code that copies the window of an operand to `buffer` at a point of the axes outside.
-/// `shared`: all workers come by and share the making.
+/// Writes the code that copies the window of an operand to `buffer`, from element `place` on, at a
+/// point of the axes outside. `shared`: all workers come by and share the making.
 void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int buffer,
-                 const Point& outside, int lanes, bool shared);
+                 const Expr& place, const Point& outside, int lanes, bool shared);
 
 } // namespace egret::kernel::loops

@@ -72,7 +72,7 @@ void Writer::near_windows(WindowCopy copy, const Tree& near, const Here& h) {
                           Expr(copy.window.elements()), h);
   copy.buffer = held->second;
   b_.when(any_points(copy.bodies[0]), [&] {
-    copy_window(e_, near.operand, copy.window, copy.buffer, h.point, copy.lanes, h.shared);
+    copy_window(e_, near.operand, copy.window, copy.buffer, Expr(0), h.point, copy.lanes, h.shared);
   });
   if (h.shared)
     meet();

@@ -70,6 +70,7 @@ TEST(ConvolutionWindows, AreRightForAnyTiles) {
                    {"nc", 1 + random.below(128)},
                    {"unroll", 1 + random.below(3)},
                    {"pack_left", random.below(2)},
+                   {"pack_right", random.below(2)},
                    {"shared", random.below(3)}};
         const kernel::Lowered lowered = generator.lower(each.region, s, target);
         if (!lowered.ok) {
@@ -90,8 +91,8 @@ TEST(ConvolutionWindows, AreRightForAnyTiles) {
   EXPECT_GE(refused, 10); // of one place, or channels last
 }
 
-/// Few outputs do not pay for panels of gathered vectors; for many, copies of rows that leave half
-/// of a vector empty do not pay.
+/// Few outputs do not pay for panels; many do, where rows leave half of a vector empty, and a copy
+/// is what panels of overlapping windows are packed from.
 TEST(ConvolutionWindows, AreTheFirstChoiceWherePanelsCostMore) {
   kernel::Target target = testing::test_targets().at(1);
   target.workers = 1;
@@ -111,13 +112,17 @@ TEST(ConvolutionWindows, AreTheFirstChoiceWherePanelsCostMore) {
     EXPECT_EQ(testing::run_and_compare(cases[0], chosen.program), "");
     return chosen;
   };
-  EXPECT_TRUE(copies_windows(first().program));
+  const kernel::Schedule in_place = first().schedule;
+  EXPECT_EQ(in_place.knob("window", 0), 1) << to_string(in_place);
+  EXPECT_EQ(in_place.knob("pack_right", 0), 0) << to_string(in_place);
   c.stride = {2, 2};
   EXPECT_TRUE(copies_windows(first().program));
   c.outputs = 96;
   c.stride = {1, 1};
   c.sizes = {9, 9};
-  EXPECT_FALSE(copies_windows(first().program));
+  const kernel::Schedule panels = first().schedule;
+  EXPECT_EQ(panels.knob("window", 0), 1) << to_string(panels);
+  EXPECT_EQ(panels.knob("pack_right", 0), 1) << to_string(panels);
   c.kernel = {1, 1};
   c.padding = {0, 0};
   c.outputs = 4;
@@ -141,7 +146,7 @@ TEST(ConvolutionWindows, AreCopiedForAsMuchAsTheCacheHolds) {
     small.l2_bytes = l2;
     const auto cases = cases_of(c, small, 3);
     const auto form = kernel::find_contraction(cases.at(0).region);
-    const auto found = kernel::with_window(cases[0].region, form.form, small, 8);
+    const auto found = kernel::with_window(cases[0].region, form.form, small, 8, false);
     return found ? found->window.elements() : 0;
   };
   EXPECT_EQ(elements(1 << 20), 3 * 2 * 22 * 22);
