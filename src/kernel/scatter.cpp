@@ -10,6 +10,8 @@
 #include "kernel/scatter_form.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 namespace egret::kernel {
 
@@ -17,6 +19,8 @@ namespace {
 
 /// Updates that a slice has at the least, per element that it may go to and altogether.
 constexpr std::int64_t kPerBin = 8, kLeastUpdates = 1 << 14;
+/// Vectors of updates that are computed before any of them is applied.
+constexpr std::int64_t kBlock = 8;
 
 class PrivateScatter {
 public:
@@ -90,8 +94,8 @@ private:
       };
       const Expr common = length(together_ - 1); // the last one is the shortest
       const Expr in_vectors = ahead_ > 1 ? floordiv(common, Expr(ahead_)) * Expr(ahead_) : Expr(0);
-      b_.loop(Expr(0), in_vectors, Expr(ahead_), f_.update_count, Bind::Serial,
-              [&](const Expr& i) { add_vectors(buffer, first, size, i); });
+      b_.loop(Expr(0), in_vectors, Expr(kBlock * ahead_), f_.update_count, Bind::Serial,
+              [&](const Expr& i) { add_block(buffer, first, size, i, in_vectors); });
       b_.loop(in_vectors, common, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
         for (std::int64_t s = 0; s < together_; ++s)
           add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
@@ -125,25 +129,52 @@ private:
     });
   }
 
-  /// A vector of updates of each of the slices that go together, from update `i` of each.
-  void add_vectors(int buffer, const Expr& first, const Expr& size, const Expr& i) {
-    struct Updates {
-      ValueId bins, states;
-    };
-    std::vector<Updates> vectors;
-    for (std::int64_t s = 0; s < together_; ++s) {
-      Point p =
-          point_of_update(r_, f_, (first + Expr(s)) * size + i + lane_variable(ahead_), Expr(0));
-      p.lanes = ahead_;
-      vectors.push_back({bins_of_updates(e_, f_, p), update_of(e_, f_, p)});
-    }
-    const auto one = [&](ValueId v, int lane) {
-      return b_.type_of(v).lanes == 1 ? v : b_.extract(v, lane);
-    };
-    for (int lane = 0; lane < ahead_; ++lane)
-      for (std::int64_t s = 0; s < together_; ++s)
-        apply(buffer, first + Expr(s), value_symbol(one(vectors[std::size_t(s)].bins, lane)),
-              Expr(0), one(vectors[std::size_t(s)].states, lane), {});
+  /// Of each of the slices that go together the updates from `i` on, of kBlock vectors or to `end`.
+  /// They are computed as vectors into memory and taken from there one by one by the same few
+  /// instructions, and not out of registers by some for each lane: a CPU predicts by an
+  /// instruction's address which stores a load depends on, and many of them get into each other's
+  /// way.
+  void add_block(int buffer, const Expr& first, const Expr& size, const Expr& i, const Expr& end) {
+    const Expr block(kBlock * ahead_), count = min(block, end - i);
+    std::vector<Updates> updates;
+    b_.loop(Expr(0), count, Expr(ahead_), block, Bind::Serial, [&](const Expr& from) {
+      for (std::int64_t s = 0; s < together_; ++s) {
+        const Expr at = (first + Expr(s)) * size + i + from + lane_variable(ahead_);
+        Point p = point_of_update(r_, f_, at, Expr(0));
+        p.lanes = ahead_;
+        updates.push_back({in_memory("bins", bins_of_updates(e_, f_, p), s, from),
+                           in_memory("states", update_of(e_, f_, p), s, from)});
+      }
+    });
+    b_.loop(Expr(0), count, Expr(1), block, Bind::Serial, [&](const Expr& number) {
+      for (std::int64_t s = 0; s < together_; ++s) {
+        const auto one = [&](const Waiting& w) {
+          return w.buffer < 0 ? w.value : b_.load(w.buffer, Expr(s) * block + number, 1);
+        };
+        apply(buffer, first + Expr(s), value_symbol(one(updates[std::size_t(s)].bins)), Expr(0),
+              one(updates[std::size_t(s)].states), {});
+      }
+    });
+  }
+
+  /// What updates of a block wait as: in a buffer, or one value that all of them have.
+  struct Waiting {
+    int buffer = -1;
+    ValueId value = -1;
+  };
+  struct Updates {
+    Waiting bins, states;
+  };
+  Waiting in_memory(const char* name, ValueId v, std::int64_t slice, const Expr& from) {
+    if (b_.made_once(v) && b_.type_of(v).lanes == 1)
+      return {-1, v};
+    const DType type = b_.type_of(v).dtype;
+    const auto [it, fresh] = waiting_.try_emplace(name, -1);
+    if (fresh)
+      it->second = b_.worker_memory(name, type, Expr(together_ * kBlock * ahead_));
+    b_.store(it->second, Expr(slice * kBlock * ahead_) + from + lane_variable(ahead_),
+             b_.splat(v, ahead_));
+    return {it->second, -1};
   }
 
   /// The states of an element in all slices, in their order; into the output.
@@ -189,6 +220,7 @@ private:
   std::vector<int> outer_; ///< columns that are looped over one by one
   int vector_ = -1, lanes_ = 1;
   int any_lanes_, ahead_;
+  std::map<std::string, int> waiting_; ///< buffers of a block's updates
 };
 
 constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}, {"together", 1, 8}, {"ahead", 0, 1}};
