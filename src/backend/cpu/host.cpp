@@ -48,11 +48,15 @@ bool has(const HostCpu& cpu, const std::string& feature) {
   return std::binary_search(cpu.features.begin(), cpu.features.end(), "+" + feature);
 }
 
+// AMD's, whatever their generation.
+bool is_amd(const HostCpu& cpu) {
+  return cpu.name.starts_with("znver") || cpu.name.starts_with("bdver");
+}
+
 // A CPU that LLVM knows by another generation's name, or not at all, is scheduled as the nearest
 // one that has its features.
 std::string name_by_features(const HostCpu& cpu) {
-  const bool amd = cpu.name.starts_with("znver") || cpu.name.starts_with("bdver");
-  if (amd || !has(cpu, "avx512f") || !has(cpu, "avx512vl"))
+  if (is_amd(cpu) || !has(cpu, "avx512f") || !has(cpu, "avx512vl"))
     return cpu.name;
   if (has(cpu, "amx-tile"))
     return cpu.name == "graniterapids" ? cpu.name : "sapphirerapids";
@@ -78,6 +82,10 @@ Isa native_isa() {
   isa.f16c = on("f16c");
   isa.avx512 = isa.avx2 && isa.fma && isa.f16c && on("avx512f") && on("avx512bw") &&
                on("avx512dq") && on("avx512vl");
+  // AMD's CPUs execute a gather as many operations, more than loads and insertions take.
+  isa.gathers = isa.avx512 && !is_amd(cpu);
+  if (is_amd(cpu))
+    isa.features += ",+prefer-no-gather";
   isa.bf16_dot = isa.avx512 && on("avx512bf16");
   isa.amx = isa.avx512 && on("amx-tile") && on("amx-bf16") && tiles_allowed();
   isa.vector_bytes = isa.avx512 ? 64 : isa.avx2 ? 32 : 16;

@@ -17,6 +17,7 @@ struct Isa {
   bool x86 = false;
   bool sse41 = false, avx2 = false, avx512 = false; ///< avx512: F, BW, DQ and VL together
   bool fma = false, f16c = false;
+  bool gathers = false;  ///< by one instruction in less time than by loads one after the other
   bool bf16_dot = false; ///< AVX512_BF16: products of pairs of bf16
   bool amx = false;      ///< tiles, their products in bf16, and the system's leave to use them
 };

@@ -350,9 +350,8 @@ llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, i
     return b.CreateSelect(below, low, piece(pieces->last - Expr(lanes - 1), b.CreateNot(below)));
   }
   Value* pointers = lane_addresses(buffer, e, lanes);
-  if (lanes_on != nullptr && sink_.isa.vector_bytes < 64) {
-    // Without registers of masks a gather is a load and, for its condition, a branch each: zeros
-    // are read instead.
+  if (lanes_on != nullptr && !sink_.isa.gathers) {
+    // A gather by loads is a load and, for its condition, a branch each: zeros are read instead.
     pointers = b.CreateSelect(lanes_on, pointers,
                               b.CreateVectorSplat(static_cast<unsigned>(lanes), zeros()));
     lanes_on = nullptr;
