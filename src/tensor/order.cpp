@@ -126,19 +126,18 @@ Tensor median(const Operand& a) {
 }
 
 Sorted mode(const Operand& a, std::int64_t axis, bool keepdim) {
-  length_of(a, axis, "mode");
+  const std::int64_t n = length_of(a, axis, "mode");
   if (a.rank() == 0)
     return picked(a, zeros({}, DType::I64), 0);
   axis = axis_of(axis, a.rank(), a.shape(), "mode");
   const Sorted s = sort(a, axis);
   const Tensor line = movedim(s.values.detach(), axis, -1);
-  const Tensor own = unsqueeze(line, -1), other = unsqueeze(line, -2);
-  const Tensor same = (own == other) | (isnan(own) & isnan(other));
-  // The end of the first of the longest runs: the last position of the value in the operand.
-  const Tensor count = sum(same, -1);
-  const Tensor begin = argmax(count, -1, true);
-  const Tensor length = gather(count, -1, begin);
-  const Tensor at = movedim(begin + length - 1, -1, axis);
+  // The first of the largest distances from the beginning of its run: the end of the first of the
+  // longest runs, which is the last position of the value in the operand.
+  const Tensor number = arange(n, DType::I32), before = roll(line, {1}, {-1});
+  const Tensor same = (line == before) | (isnan(line) & isnan(before));
+  const Tensor begin = cummax(where(same & (number > 0), 0, number), -1).values;
+  const Tensor at = movedim(argmax(number - begin, -1, true), -1, axis);
   Sorted result = picked(a, gather(s.indices, axis, at), axis);
   if (!keepdim)
     result = {squeeze(result.values, axis), squeeze(result.indices, axis)};
