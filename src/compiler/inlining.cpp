@@ -79,11 +79,23 @@ private:
     stored_[id] = forced || (free && !recomputed && !inlines(id));
   }
 
-  /// Notes the truth values of the condition that an index is selected by.
+  /// Whether a value is chosen by its place along an axis: it is a concatenation.
+  bool is_concatenation(const ir::Node& select) const {
+    const ir::Node& test = graph_[facts_.view(select.inputs[0]).base];
+    return test.op == Op::Lt && graph_[facts_.view(test.inputs[0]).base].op == Op::Iota &&
+           graph_[facts_.view(test.inputs[1]).base].op == Op::Constant;
+  }
+
+  /// Notes the truth values of the condition that an index is selected by, or each of those that
+  /// are concatenated to it.
   void find_bounds(NodeId index) {
     const ir::Node& select = graph_[facts_.view(index).base];
     if (select.op != Op::Select)
       return;
+    if (is_concatenation(select)) {
+      find_bounds(select.inputs[1]);
+      find_bounds(select.inputs[2]);
+    }
     std::vector<NodeId> left{facts_.view(select.inputs[0]).base};
     while (!left.empty()) {
       const NodeId id = left.back();

@@ -6,6 +6,7 @@
 #include "compiler/canonical.h"
 #include "compiler/chains.h"
 #include "compiler/fuse_column_reductions.h"
+#include "compiler/join_scatters.h"
 #include "compiler/pass_forms.h"
 #include "compiler/placed_products.h"
 #include "compiler/plan_memory.h"
@@ -54,6 +55,9 @@ bool has_layouts(const C& c) {
 }
 bool joins_products(const C& c) { // but chunks are not put together again
   return c.options.fuse && c.options.chunks.empty();
+}
+bool joins_scatters(const C& c) {
+  return c.options.fuse;
 }
 bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
@@ -304,6 +308,8 @@ constexpr std::array kPasses = {
        nullptr, [](C& c) { c.graph = with_placed_products(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
   Pass{"split-slices", Phase::Graph, "an axis along which a product is read in slices is split in two",
        nullptr, [](C& c) { c.graph = split_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"join-scatters", Phase::Graph, "scatters that update one value one after the other become one",
+       joins_scatters, [](C& c) { c.graph = join_scatters(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
        nullptr, [](C& c) { c.graph = prepare_outputs(c.graph); }, kAlways, verify_graph, print_graph},
   Pass{"views", Phase::Graph, "chains of movement operations become index maps",

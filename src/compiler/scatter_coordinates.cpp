@@ -18,12 +18,14 @@ struct Affine {
 
 class Finder {
 public:
-  explicit Finder(const kernel::Stage& stage) : s_(stage) {}
+  explicit Finder(kernel::Stage& stage) : s_(stage) {}
 
-  std::optional<ScatterCoordinate> run(int index, const Expr& extent) const {
+  std::optional<ScatterCoordinate> run(int index, const Expr& extent) {
     const BodyValue* select = applied(index, Op::Select);
     if (select == nullptr)
       return std::nullopt;
+    if (is_place(select->args[0]))
+      return chosen(*select, extent);
     const Affine otherwise = affine(select->args[2]);
     if (otherwise.value >= 0 || !proves_less(otherwise.base, Expr(0)))
       return std::nullopt;
@@ -128,12 +130,34 @@ private:
     return false;
   }
 
-  const kernel::Stage& s_;
+  /// Whether a condition asks for a place along an axis.
+  bool is_place(int condition) const {
+    const BodyValue* less = applied(condition, Op::Lt);
+    return less != nullptr && at(less->args[0]).kind == BodyValue::Kind::Index &&
+           at(less->args[1]).kind == BodyValue::Kind::Constant;
+  }
+
+  /// A choice between two coordinates of one line.
+  std::optional<ScatterCoordinate> chosen(BodyValue select, const Expr& extent) {
+    auto first = run(select.args[1], extent);
+    const auto second = run(select.args[2], extent);
+    if (!first || !second || !(first->base == second->base) ||
+        !(first->coefficient == second->coefficient) || !(first->count == second->count) ||
+        at(first->component).dtype != at(second->component).dtype)
+      return std::nullopt;
+    select.dtype = at(first->component).dtype;
+    select.args = {select.args[0], first->component, second->component};
+    s_.body.push_back(std::move(select));
+    first->component = static_cast<int>(s_.body.size()) - 1;
+    return first;
+  }
+
+  kernel::Stage& s_;
 };
 
 } // namespace
 
-std::optional<ScatterCoordinate> scatter_coordinate(const kernel::Stage& stage, int index,
+std::optional<ScatterCoordinate> scatter_coordinate(kernel::Stage& stage, int index,
                                                     const Expr& extent) {
   try {
     return Finder(stage).run(index, extent);

@@ -19,8 +19,10 @@ struct ScatterCoordinate {
 
 /// What body value `index` of the stage, a scatter's coordinate below `extent`, is made of, when it
 /// has the form select(0 <= x and x < n, base + c * x, negative constant) and no element of the
-/// line lies beyond the extent; nothing otherwise.
-std::optional<ScatterCoordinate> scatter_coordinate(const kernel::Stage& stage, int index,
+/// line lies beyond the extent; nothing otherwise. A choice by a place along an axis between values
+/// of that form that differ in x alone is one too: the choice between their x, which is added to
+/// the stage's body.
+std::optional<ScatterCoordinate> scatter_coordinate(kernel::Stage& stage, int index,
                                                     const Expr& extent);
 
 } // namespace egret::compiler

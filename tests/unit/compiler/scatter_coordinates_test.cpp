@@ -48,7 +48,7 @@ struct Indexed {
     v.args = std::move(args);
     return value(std::move(v));
   }
-  std::optional<ScatterCoordinate> found(std::int64_t extent) const {
+  std::optional<ScatterCoordinate> found(std::int64_t extent) {
     return scatter_coordinate(stage, int(stage.body.size()) - 1, Expr(extent));
   }
 };
