@@ -51,8 +51,11 @@ public:
     std::vector<bool> forced(graph_.size(), false);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       auto cls = info_of(graph_[id].op).cls;
-      if (cls == OpClass::Scatter)
+      if (cls == OpClass::Scatter) {
         find_bounds(graph_[id].inputs[1]);
+        find_joined(graph_[id].inputs[1]);
+        find_joined(graph_[id].inputs[2]);
+      }
       if (cls == OpClass::Gather || cls == OpClass::Scatter)
         forced[facts_.view(graph_[id].inputs[0]).base] = true;
     }
@@ -84,6 +87,19 @@ private:
     const ir::Node& test = graph_[facts_.view(select.inputs[0]).base];
     return test.op == Op::Lt && graph_[facts_.view(test.inputs[0]).base].op == Op::Iota &&
            graph_[facts_.view(test.inputs[1]).base].op == Op::Constant;
+  }
+
+  /// Notes the concatenations of which a scatter's operand is made: an update needs one of the
+  /// values that are concatenated.
+  void find_joined(NodeId operand) {
+    const NodeId id = facts_.view(operand).base;
+    const ir::Node& select = graph_[id];
+    if (select.op != Op::Select || !is_concatenation(select) || joined_.contains(id))
+      return;
+    const ir::Node& test = graph_[facts_.view(select.inputs[0]).base];
+    joined_[id] = elements_of(graph_[facts_.view(test.inputs[0]).base].shape);
+    find_joined(select.inputs[1]);
+    find_joined(select.inputs[2]);
   }
 
   /// Notes the truth values of the condition that an index is selected by, or each of those that
@@ -318,8 +334,10 @@ private:
       if (facts_.is_product(use.reader))
         continue;
       const ir::Node& reader = graph_[use.reader];
-      const Shape& box = graph_[reader.inputs[use.operand]].shape;
-      most = std::max(most, elements_of(box) / size);
+      double points = elements_of(graph_[reader.inputs[use.operand]].shape);
+      if (const auto joined = joined_.find(use.reader); joined != joined_.end() && use.operand != 0)
+        points /= joined->second;
+      most = std::max(most, points / size);
     }
     return most;
   }
@@ -330,8 +348,9 @@ private:
   const PartitionChoices& choices_;
   std::vector<bool> stored_;
   std::vector<Cone> cones_;
-  std::set<NodeId> bounds_;  ///< conditions that bound the indices of scatters
-  std::vector<NodeId> seen_; ///< by node: the last value in whose cone it was counted
+  std::set<NodeId> bounds_;         ///< conditions that bound the indices of scatters
+  std::map<NodeId, double> joined_; ///< concatenations that scatters read: values in each
+  std::vector<NodeId> seen_;        ///< by node: the last value in whose cone it was counted
 };
 
 } // namespace

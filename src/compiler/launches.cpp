@@ -52,6 +52,13 @@ bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
   return kernel::may_alias(region, output, operand);
 }
 
+/// Whether the kernel's output `fresh` is `data` updated by a scatter.
+bool updates(const BuiltRegion& built, NodeId fresh, NodeId data) {
+  const kernel::Output& out =
+      built.region.outputs[static_cast<std::size_t>(number_in(built.outputs, fresh))];
+  return out.combine != kernel::Combine::Store && out.alias == number_in(built.operands, data);
+}
+
 class Linker {
 public:
   Linker(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
@@ -115,7 +122,9 @@ private:
       const NodeId fresh = same_memory(graph_, graph_.outputs[o]);
       const int w = writer_.at(fresh);
       const auto& readers = readers_[old];
-      const bool fits = writes_over(kernels_[w].built, fresh, old) &&
+      // An output that only may lie over an input gets a copy of it as a scatter's data.
+      const bool copied = !state_of(o) && updates(kernels_[w].built, fresh, old);
+      const bool fits = !copied && writes_over(kernels_[w].built, fresh, old) &&
                         std::all_of(readers.begin(), readers.end(),
                                     [&](int r) { return r == w || !reaches(next_, w, r); });
       if (!fits) {

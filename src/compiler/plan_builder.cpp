@@ -134,7 +134,8 @@ private:
       const kernel::Output& out = built.region.outputs[o];
       const int slot = slot_for_output(o, built.outputs[o]);
       outputs.push_back(slot);
-      if (out.combine == kernel::Combine::Store)
+      const kernel::KernelEntry& entry = plan_.kernels[static_cast<std::size_t>(kernels_[k].entry)];
+      if (!kernel::updates_in_place(built.region, entry.program, o))
         continue;
       const int data = slot_of_value(k, built.operands[out.alias]);
       const int over = lives_.versions[lives_.writes[at_][o]].over;

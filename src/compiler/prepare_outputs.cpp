@@ -109,12 +109,16 @@ private:
   /// Sums are made in the accumulator's type, those of floats by the scatter's kernel itself.
   NodeId scatter(const ir::Node& node, std::vector<NodeId> inputs) {
     const DType sums = accumulator_of(node.dtype);
-    const bool shared = uses_[node.inputs[0]] > 1;
+    NodeId data = node.inputs[0];
+    bool shared = uses_[data] > 1;
+    for (; graph_[data].op == Op::Reshape; shared |= uses_[data] > 1)
+      data = graph_[data].inputs[0];
     if (node.op == Op::ScatterAdd && sums != node.dtype && !is_float(sums)) {
       inputs[0] = result_.cast(inputs[0], sums);
       inputs[2] = result_.cast(inputs[2], sums);
     }
-    if (shared || (!is_stored_value(result_, inputs[0]) && result_[inputs[0]].op != Op::Input))
+    const bool input = result_[same_memory(result_, inputs[0])].op == Op::Input;
+    if (shared || (!is_stored_value(result_, inputs[0]) && !input))
       inputs[0] = identity(inputs[0]);
     return result_.cast(result_.add(node.op, inputs, node.attrs), node.dtype);
   }

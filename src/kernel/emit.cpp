@@ -480,11 +480,10 @@ struct Emitter::Body {
     return -1;
   }
 
-  /// The condition of a choice as a guard, where it compares an index that is the same in all lanes
-  /// with a number and can hold and fail.
-  std::optional<Guard> shared_condition(const BodyValue& choice) const {
+  /// The index and the number of a choice whose condition is that one is below the other.
+  std::optional<std::pair<Expr, Expr>> place_test(const BodyValue& choice) const {
     const BodyValue& test = stage.body[std::size_t(choice.args[0])];
-    if (test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
+    if (choice.op != Op::Select || test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
       return std::nullopt;
     const BodyValue& index = stage.body[std::size_t(test.args[0])];
     const BodyValue& bound = stage.body[std::size_t(test.args[1])];
@@ -493,11 +492,24 @@ struct Emitter::Body {
       return std::nullopt;
     const Expr place = at_point(index.index, stage, point, {});
     if (index.dtype == DType::I32 && (place.lower() < INT32_MIN || place.upper() > INT32_MAX))
-      return std::nullopt; // the value wraps, the guard would not
-    const Expr end(bound.constant.as_int());
-    if (e.varies(place) || proves_less(place, end) || proves_less_equal(end, place))
+      return std::nullopt; // the value wraps, the expression would not
+    return std::pair(place, Expr(bound.constant.as_int()));
+  }
+
+  /// Which way a choice goes, where the point alone says so.
+  std::optional<bool> known_choice(const BodyValue& choice) const {
+    const auto test = place_test(choice);
+    return test && test->first.is_constant() ? std::optional(proves_less(test->first, test->second))
+                                             : std::nullopt;
+  }
+
+  /// The condition of a choice as a guard, where it is the same in all lanes and can hold and fail.
+  std::optional<Guard> shared_condition(const BodyValue& choice) const {
+    const auto test = place_test(choice);
+    if (!test || e.varies(test->first) || proves_less(test->first, test->second) ||
+        proves_less_equal(test->second, test->first))
       return std::nullopt;
-    return Guard{place, Expr(INT64_MIN / 2), end};
+    return Guard{test->first, Expr(INT64_MIN / 2), test->second};
   }
 
   bool loads_tensor(const BodyValue& v) const {
@@ -585,6 +597,10 @@ struct Emitter::Body {
           made[i] = get(v.args[*known ? 1 : 2]);
           break;
         }
+      if (const std::optional<bool> known = known_choice(v)) {
+        made[i] = get(v.args[*known ? 1 : 2]);
+        break;
+      }
       if (const std::optional<Value> chosen = branch(v)) {
         made[i] = *chosen;
         break;

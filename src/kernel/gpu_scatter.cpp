@@ -9,6 +9,7 @@
 
 #include "kernel/families.h"
 #include "kernel/gpu_radix.h"
+#include "kernel/gpu_scatter_fixed.h"
 #include "kernel/knobs.h"
 
 #include <algorithm>
@@ -39,6 +40,20 @@ KernelProgram GpuScatter::finish() {
   launch.resident = counter_ >= 0;
   launch.workers = max(Expr(1), blocks_);
   return b_.finish(launch);
+}
+
+void GpuScatter::combine_with_output(const Expr& element, const std::vector<Guard>& updated,
+                                     const std::vector<Guard>& mask,
+                                     const std::function<ValueId()>& state) {
+  const int output = e_.output_buffer(0);
+  b_.when(mask, [&] {
+    if (!whole_)
+      return b_.when(updated, [&] { update_output(e_, f_, element, state(), {}); });
+    const VarId sum = b_.variable({f_.state, 1});
+    b_.set(sum, b_.cast(b_.load(e_.operand_buffer(r_.outputs[0].alias), element, 1), f_.state));
+    b_.when(updated, [&] { b_.set(sum, combine_updates(b_, f_, b_.read(sum), state())); });
+    b_.store(output, element, b_.cast(b_.read(sum), b_.buffer_dtype(output)));
+  });
 }
 
 namespace {
@@ -176,7 +191,8 @@ private:
         all = b_.reduce_threads(*f_.monoid, all, kWarp);
       const Point p = point_of_update(r_, f_, Expr(0), floormod(element, columns()));
       const Expr bin = floordiv(element, columns());
-      update_output(e_, f_, element_of(r_, f_, p, bin), all, {{lane, Expr(0), Expr(1)}});
+      combine_with_output(element_of(r_, f_, p, bin), {}, {{lane, Expr(0), Expr(1)}},
+                          [&] { return all; });
     };
     points(count, deliver, warps ? kWarp : 1);
   }
@@ -428,10 +444,11 @@ enum Way : std::uint8_t {
   kColumns,
   kWarps,
   kLists,
-  kLines
+  kLines,
+  kFixedLines
 };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kLines},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kFixedLines},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -499,7 +516,7 @@ public:
       return {};
     std::vector<Schedule> out;
     if (!form->index_by_update) {
-      by_lines(*form, target, out);
+      by_lines(*form, region, target, out);
       by_column(*form, region, target, out);
       form = whole_form(region, *form);
     }
@@ -551,10 +568,10 @@ public:
     if (!found || found->updates.empty())
       return {false, {}, "it is no scatter by one index whose updates meet"};
     const std::int64_t way = schedule.knob("way", kCounters);
-    const ScatterForm form =
-        way == kColumns || way == kWarps || way == kLines || found->index_by_update
-            ? *found
-            : whole_form(region, *found);
+    const ScatterForm form = way == kColumns || way == kWarps || way == kLines ||
+                                     way == kFixedLines || found->index_by_update
+                                 ? *found
+                                 : whole_form(region, *found);
     const auto threads = int(schedule.knob("threads", 128));
     const auto together = [&](int most) { return int(schedule.knob("together", most)); };
     const auto made = [&](const std::string& refused, auto make) {
@@ -604,6 +621,12 @@ public:
       return made(refused_lines(form, shape, target),
                   [&] { return scatter_by_lines(region, form, shape); });
     }
+    case kFixedLines: {
+      const FixedLineShape shape{threads, schedule.knob("columns", 1), schedule.knob("owners", 1),
+                                 together(4)};
+      return made(refused_fixed_lines(form, shape, target),
+                  [&] { return scatter_by_fixed_lines(region, form, shape); });
+    }
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:
@@ -629,13 +652,25 @@ private:
 
   /// Columns with indices of their own, in tables of blocks: where these are not much larger than
   /// there are updates, and most multiprocessors have a block.
-  static void by_lines(const ScatterForm& form, const Target& target, std::vector<Schedule>& out) {
+  static void by_lines(const ScatterForm& form, const Region& region, const Target& target,
+                       std::vector<Schedule>& out) {
     constexpr std::int64_t kSparse = 4, kRounds = 2;
     const std::int64_t updates = about(form.update_count), columns = about(form.column_count);
+    if (updates < kRounds * kWarp || about(form.bins) > kSparse * updates)
+      return;
+    if (const auto shape = fixed_line_shape(form, region, target);
+        shape && refused_fixed_lines(form, *shape, target).empty())
+      for (const int together : {4, 2, 8})
+        offer(kFixedLines,
+              {{"threads", shape->threads},
+               {"columns", shape->lines},
+               {"owners", shape->shares},
+               {"together", together}},
+              out);
     for (const int threads : {256, 128, 512}) {
       const LineShape shape{threads, threads / kWarp, 4};
-      if (refused_lines(form, shape, target).empty() && updates >= kRounds * kWarp &&
-          about(form.bins) <= kSparse * updates && 4 * columns >= 3 * target.workers * shape.lines)
+      if (refused_lines(form, shape, target).empty() &&
+          4 * columns >= 3 * target.workers * shape.lines)
         offer(kLines,
               {{"threads", threads}, {"columns", shape.lines}, {"together", shape.together}}, out);
     }

@@ -18,7 +18,7 @@ class GpuScatter {
 protected:
   GpuScatter(const Region& region, const ScatterForm& form, int threads)
       : r_(region), f_(form), threads_(threads), b_(region.name), e_(b_, region),
-        thread_(thread_variable(threads)) {}
+        thread_(thread_variable(threads)), whole_(writes_whole_output(region, form)) {}
 
   bool empty() const { return is_empty(r_, result_axes(r_.stages[std::size_t(f_.stage)])); }
   /// Of the grid.
@@ -26,6 +26,12 @@ protected:
   /// All points, distributed over the threads of the grid, or over groups of so many of them.
   void points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
   KernelProgram finish();
+  /// Combines an element of the output, where it was updated, with its state. Ways that do so for
+  /// all elements that there are, in any order, each once, call this: where updates are many, the
+  /// program then reads the data from their operand and writes the output whole
+  /// (reads_own_data), so that nothing has to be copied before. `mask`: where the element is there.
+  void combine_with_output(const Expr& element, const std::vector<Guard>& updated,
+                           const std::vector<Guard>& mask, const std::function<ValueId()>& state);
 
   ValueId identity() { return b_.constant(identity_of(*f_.monoid, f_.state)); }
   /// Whether a bool holds, or does not, as a condition.
@@ -45,10 +51,15 @@ protected:
   Expr thread_;
   int counter_ = -1; ///< of the barrier of the grid
   Expr blocks_ = Expr(1);
+  bool whole_; ///< combine_with_output() writes the output whole
 };
 
+/// Whether neighbours along an axis are neighbours in what a stage loads, for the most of it.
+bool goes_along(const Region& region, const Stage& stage, int axis);
+
 /// What ways share that take all updates in any order. Updates are numbered in row-major order of
-/// the stage's axes, so that threads beside each other read neighbours.
+/// the stage's axes, so that threads beside each other read neighbours; a thread has the updates of
+/// all places along the axis of a choice.
 class UnorderedScatter : protected GpuScatter {
 protected:
   UnorderedScatter(const Region& region, const ScatterForm& form, int threads, int together);
@@ -59,10 +70,13 @@ protected:
     std::vector<Guard> mask; ///< where it exists and has an element
   };
 
+  /// Along the axis of a choice.
+  std::int64_t places() const;
   Expr update_points() const { return points_of(r_, axes_); }
   /// The coordinates along some axes as one number.
   Expr number_along(const std::vector<int>& axes, const Point& p) const;
-  Update update(const Expr& flat, const std::vector<Guard>& mask);
+  /// Appends the updates of a number.
+  void append_updates(std::vector<Update>& to, const Expr& flat, const std::vector<Guard>& mask);
   /// Some updates at a time of [first, end).
   void several(const Expr& first, const Expr& end, bool masked,
                const std::function<void(const std::vector<Update>&)>& body);
@@ -85,8 +99,8 @@ protected:
     return b_.apply(Op::Select, b_.type_of(yes).dtype, {test, yes, no});
   }
 
-  int together_; ///< updates of a thread that are fetched together
-  std::vector<int> axes_;
+  int together_;          ///< numbers of a thread whose updates are fetched together
+  std::vector<int> axes_; ///< by which updates are numbered
   std::vector<Expr> extents_;
 };
 

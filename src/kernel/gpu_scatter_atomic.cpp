@@ -2,6 +2,7 @@
 // combined does not change the result.
 #include "kernel/gpu_scatter.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -9,10 +10,15 @@ namespace egret::kernel {
 
 UnorderedScatter::UnorderedScatter(const Region& region, const ScatterForm& form, int threads,
                                    int together)
-    : GpuScatter(region, form, threads), together_(together),
+    : GpuScatter(region, form, threads), together_(std::max(1, together / int(places()))),
       axes_(result_axes(region.stages[std::size_t(form.stage)])) {
+  std::erase(axes_, form.choice);
   for (const int a : axes_)
     extents_.push_back(region.axes[std::size_t(a)].extent);
+}
+
+std::int64_t UnorderedScatter::places() const {
+  return f_.choice < 0 ? 1 : r_.axes[std::size_t(f_.choice)].extent.value();
 }
 
 Expr UnorderedScatter::number_along(const std::vector<int>& axes, const Point& p) const {
@@ -22,19 +28,21 @@ Expr UnorderedScatter::number_along(const std::vector<int>& axes, const Point& p
   return number;
 }
 
-UnorderedScatter::Update UnorderedScatter::update(const Expr& flat,
-                                                  const std::vector<Guard>& mask) {
-  Update u;
-  u.point.at.resize(r_.axes.size());
+void UnorderedScatter::append_updates(std::vector<Update>& to, const Expr& flat,
+                                      const std::vector<Guard>& mask) {
+  Point point;
+  point.at.resize(r_.axes.size());
   const std::vector<Expr> at = unflatten(flat, extents_);
   for (std::size_t i = 0; i < axes_.size(); ++i)
-    u.point.at[std::size_t(axes_[i])] = at[i];
-  u.point.mask = mask;
-  u.bin = bin_of(e_, f_, u.point);
-  u.column = number_along(f_.columns, u.point);
-  u.mask = mask;
-  u.mask.push_back({u.bin, Expr(0), f_.bins});
-  return u;
+    point.at[std::size_t(axes_[i])] = at[i];
+  point.mask = mask;
+  for (std::int64_t place = 0; place < places(); ++place) {
+    if (f_.choice >= 0)
+      point.at[std::size_t(f_.choice)] = Expr(place);
+    const Expr bin = bin_of(e_, f_, point);
+    to.push_back({point, bin, number_along(f_.columns, point), mask});
+    to.back().mask.push_back({bin, Expr(0), f_.bins});
+  }
 }
 
 void UnorderedScatter::several(const Expr& first, const Expr& end, bool masked,
@@ -45,7 +53,7 @@ void UnorderedScatter::several(const Expr& first, const Expr& end, bool masked,
     std::vector<Guard> mask;
     if (masked)
       mask.push_back({flat, Expr(0), end});
-    updates.push_back(update(flat, mask));
+    append_updates(updates, flat, mask);
   }
   body(updates);
 }

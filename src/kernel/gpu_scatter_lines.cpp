@@ -5,13 +5,6 @@
 
 namespace egret::kernel {
 
-namespace {
-
-constexpr std::int64_t kLineLanes = 32;
-/// Counters of a warp by which lanes find out who goes to one element: of its number modulo these.
-constexpr std::int64_t kMeetings = 512;
-
-/// Whether neighbours along an axis are neighbours in what a stage loads, for the most of it.
 bool goes_along(const Region& region, const Stage& stage, int axis) {
   int along = 0, loads = 0;
   for (const Load& load : stage.loads) {
@@ -22,6 +15,12 @@ bool goes_along(const Region& region, const Stage& stage, int axis) {
   }
   return loads > 0 && 2 * along >= loads;
 }
+
+namespace {
+
+constexpr std::int64_t kLineLanes = 32;
+/// Counters of a warp by which lanes find out who goes to one element: of its number modulo these.
+constexpr std::int64_t kMeetings = 512;
 
 /// A block has a table of all elements of some columns. It brings updates of them to shared memory
 /// as they lie, and a warp a column combines as many at a time as it has lanes; those that meet in
@@ -155,8 +154,8 @@ private:
               const std::vector<Guard> mask{{flat, Expr(0), count},
                                             {first + line, Expr(0), f_.column_count}};
               const Point p = point_of_update(r_, f_, Expr(0), first + line);
-              update_output(e_, f_, element_of(r_, f_, p, bin),
-                            b_.load(states_, line * Expr(pitch_) + bin, 1, mask), mask);
+              combine_with_output(element_of(r_, f_, p, bin), {}, mask,
+                                  [&] { return b_.load(states_, line * Expr(pitch_) + bin, 1); });
             });
   }
 

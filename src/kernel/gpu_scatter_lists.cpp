@@ -119,28 +119,26 @@ private:
 
   void combine(const Expr& first, const Expr& end) {
     const Expr count = Expr(s_.together) * f_.bins;
-    b_.loop(
-        Expr(0), count, Expr(s_.threads), count + Expr(s_.threads), Bind::Serial,
-        [&](const Expr& base) {
-          const Expr flat = base + thread_, number = floordiv(flat, f_.bins),
-                     bin = floormod(flat, f_.bins), column = first + number;
-          const std::vector<Guard> inside{{flat, Expr(0), count}, {column, Expr(0), end}};
-          const ValueId from = b_.load(begins_, bin, 1, inside),
-                        to = b_.load(begins_, bin + Expr(1), 1, inside);
-          const VarId state = b_.variable({f_.state, 1});
-          b_.set(state, identity());
-          b_.loop(value_symbol(from), value_symbol(to), Expr(1), Expr(updates_), Bind::Serial,
-                  [&](const Expr& place) {
-                    const Expr update = value_symbol(b_.load(sort_.positions(), place, 1));
-                    b_.set(state,
-                           combine_updates(b_, f_, b_.read(state),
-                                           b_.load(values_, number * Expr(updates_) + update, 1)));
-                  });
-          std::vector<Guard> mask = inside;
-          mask.push_back({value_symbol(from), Expr(0), value_symbol(to)});
-          update_output(e_, f_, element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin),
-                        b_.read(state), mask);
-        });
+    b_.loop(Expr(0), count, Expr(s_.threads), count + Expr(s_.threads), Bind::Serial,
+            [&](const Expr& base) {
+              const Expr flat = base + thread_, number = floordiv(flat, f_.bins),
+                         bin = floormod(flat, f_.bins), column = first + number;
+              const std::vector<Guard> inside{{flat, Expr(0), count}, {column, Expr(0), end}};
+              const ValueId from = b_.load(begins_, bin, 1, inside),
+                            to = b_.load(begins_, bin + Expr(1), 1, inside);
+              const VarId state = b_.variable({f_.state, 1});
+              b_.set(state, identity());
+              b_.loop(value_symbol(from), value_symbol(to), Expr(1), Expr(updates_), Bind::Serial,
+                      [&](const Expr& place) {
+                        const Expr update = value_symbol(b_.load(sort_.positions(), place, 1));
+                        b_.set(state, combine_updates(
+                                          b_, f_, b_.read(state),
+                                          b_.load(values_, number * Expr(updates_) + update, 1)));
+                      });
+              combine_with_output(element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin),
+                                  {{value_symbol(from), Expr(0), value_symbol(to)}}, inside,
+                                  [&] { return b_.read(state); });
+            });
   }
 
   ListShape s_;
@@ -173,13 +171,20 @@ std::optional<ListShape> list_shape(const ScatterForm& form, const Region& regio
   if (!form.update_count.is_constant() || form.update_count.value() < 1 || form.columns.empty())
     return std::nullopt;
   const Stage& stage = region.stages[std::size_t(form.stage)];
-  // Neighbours of memory are neighbours among the updates of a column, and not among columns.
+  // Neighbours of memory are neighbours among the updates of a column, or elements of a line that
+  // these find by an index, and not among columns.
   const auto goes_along = [&](const Load& load, int axis) {
+    if (load.source != Source::Operand)
+      return false;
+    const auto by = [&](const Expr& variable) {
+      return coefficient_of(offset_of(region, load), variable) == std::optional(Expr(1));
+    };
+    for (std::size_t j = 0; j < load.indirect.size(); ++j)
+      if (axes_of_value(region, stage, load.indirect[j])[std::size_t(axis)])
+        return by(indirect_symbol(int(j)));
     for (std::size_t i = 0; i < stage.axes.size(); ++i)
-      if (stage.axes[i] == axis && load.source == Source::Operand && load.indirect.empty())
-        if (const auto slope = coefficient_of(
-                offset_of(region, load), Expr::axis(int(i), region.axes[std::size_t(axis)].extent)))
-          return *slope == Expr(1);
+      if (stage.axes[i] == axis)
+        return by(Expr::axis(int(i), region.axes[std::size_t(axis)].extent));
     return false;
   };
   const auto any = [&](int axis) {

@@ -6,6 +6,24 @@
 
 namespace egret::kernel {
 
+bool updates_in_place(const Region& region, const KernelProgram& program, std::size_t output) {
+  const Output& out = region.outputs[output];
+  if ((out.combine != Combine::Add && out.combine != Combine::Max) || out.alias < 0)
+    return out.combine != Combine::Store;
+  std::vector<const Buffer*> arguments;
+  for (const Buffer& b : program.buffers)
+    if (b.space == Space::Argument)
+      arguments.push_back(&b);
+  const auto is_tensor = [](const Operand& o) { return o.role == Role::Tensor; };
+  const auto tensors = [&](auto count) {
+    return std::size_t(
+        std::count_if(region.operands.begin(), region.operands.begin() + count, is_tensor));
+  };
+  const auto written = tensors(std::ptrdiff_t(region.operands.size())) + output;
+  return !is_tensor(region.operands[std::size_t(out.alias)]) || written >= arguments.size() ||
+         arguments[written]->read || !arguments[tensors(out.alias)]->read;
+}
+
 namespace {
 
 const char* name_of(SlotKind k) {
@@ -44,7 +62,7 @@ std::vector<Use> uses_of(const Plan& plan, const Step& step) {
     if (b.space != Space::Argument && b.space != Space::Workspace)
       continue;
     bool scatter = n >= operands && n - operands < entry.region.outputs.size() &&
-                   entry.region.outputs[n - operands].combine != Combine::Store;
+                   updates_in_place(entry.region, entry.program, n - operands);
     // What a kernel reads of its own results and workspaces it has written itself.
     bool own = n >= operands && !scatter;
     uses.push_back({step.slots.at(n), b.read && !own, b.written, scatter});

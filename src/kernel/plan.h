@@ -77,6 +77,11 @@ struct Plan {
   std::vector<int> output_slots; ///< by the graph's output
 };
 
+/// Whether a kernel combines what is in the memory of output `output` before the launch: the data
+/// of a scatter. One that adds or takes maxima, and reads the data's operand and not the output,
+/// writes the output whole.
+bool updates_in_place(const Region& region, const KernelProgram& program, std::size_t output);
+
 std::string print(const Plan& plan);
 void verify(const Plan& plan); ///< lives do not overlap in memory, every slot is written before it
                                ///< is read; throws InternalError

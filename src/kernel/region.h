@@ -101,8 +101,8 @@ enum class Combine : std::uint8_t { Store, Set, Add, Max };
 /// indirect_symbol(j), with the value of component indirect[j] of the stage; points that `map`
 /// sends to a hole are dropped, and repeats combine in the order of iteration, row-major over the
 /// stage's axes. A scatter's kernel finds the output's memory already filled with the data to
-/// update (the plan copies it, or shares it where may_alias), and only applies the updates: operand
-/// `alias` is the evaluator's name for it.
+/// update (the plan copies it, or shares it where may_alias), and only applies the updates; or it
+/// reads them from operand `alias` and writes the output whole (updates_in_place, plan.h).
 struct Output {
   int stage = 0;
   int component = 0;

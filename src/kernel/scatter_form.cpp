@@ -23,6 +23,27 @@ std::optional<Expr> bins_of(const Output& out) {
   return bins;
 }
 
+/// The axis of a few places that the stage chooses by: select(place < number, ..); -1: none.
+int choice_axis(const Region& region, const Stage& stage, const std::vector<int>& updates) {
+  constexpr std::int64_t kMostPlaces = 16;
+  for (const BodyValue& v : stage.body) {
+    if (v.kind != BodyValue::Kind::Apply || v.op != Op::Select)
+      continue;
+    const BodyValue& test = stage.body[std::size_t(v.args[0])];
+    if (test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
+      continue;
+    const BodyValue& place = stage.body[std::size_t(test.args[0])];
+    if (place.kind != BodyValue::Kind::Index || !place.index.is_axis() ||
+        stage.body[std::size_t(test.args[1])].kind != BodyValue::Kind::Constant)
+      continue;
+    const int axis = stage.axes[std::size_t(place.index.axis_number())];
+    const auto places = region.axes[std::size_t(axis)].extent.constant();
+    if (contains(updates, axis) && places && *places <= kMostPlaces)
+      return axis;
+  }
+  return -1;
+}
+
 /// Where the output has what the point's coordinates and its index name.
 Expr coordinates_to_element(const Region& region, const ScatterForm& form, const Point& point,
                             const Expr& index) {
@@ -62,6 +83,7 @@ std::optional<ScatterForm> scatter_form(const Region& region) {
   for (const Expr& v : variables_of(offset_of(out)))
     if (v.is_axis() && !contains(form.columns, axes[std::size_t(v.axis_number())]))
       return std::nullopt;
+  form.choice = choice_axis(region, stage, form.updates);
   form.column_count = points_of(region, form.columns);
   form.update_count = points_of(region, form.updates);
   form.state = compute_dtype(out.dtype);
@@ -89,6 +111,18 @@ ScatterForm whole_form(const Region& region, const ScatterForm& form) {
     whole.bins = whole.bins * extent;
   whole.index_by_update = whole.whole = true;
   return whole;
+}
+
+bool writes_whole_output(const Region& region, const ScatterForm& form) {
+  constexpr std::int64_t kSparse = 4;
+  const Output& out = region.outputs[0];
+  if (!form.monoid || out.alias < 0)
+    return false;
+  const Operand& data = region.operands[std::size_t(out.alias)];
+  return data.role == Role::Tensor && data.dtype == out.dtype &&
+         element_count(data.shape) == element_count(out.shape) &&
+         form.bins * form.column_count == element_count(out.shape) &&
+         about(form.bins) <= kSparse * about(form.update_count);
 }
 
 Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,

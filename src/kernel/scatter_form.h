@@ -22,6 +22,9 @@ struct ScatterForm {
                                 ///< to its own dtype once
   bool index_by_update = false; ///< the index is the same for all columns
   bool whole = false;           ///< see whole_form()
+  int choice =
+      -1; ///< one of the updates' axes, by whose few places the stage chooses among values,
+          ///< as that of joined scatters: code for each place needs its own value alone
 };
 
 /// Nothing for other regions.
@@ -30,6 +33,11 @@ std::optional<ScatterForm> scatter_form(const Region& region);
 /// The same updates, in the same order, as those of one column whose elements are all of the
 /// output: for ways that want one index for all columns.
 ScatterForm whole_form(const Region& region, const ScatterForm& form);
+
+/// Whether a program that goes through all elements of all columns anyway should read the data from
+/// their operand and write the output whole: these are all of the output's elements, and updates
+/// are not few beside them.
+bool writes_whole_output(const Region& region, const ScatterForm& form);
 
 /// The point of an update and of a column, by their numbers.
 Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,

@@ -4,12 +4,17 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
 #include "backend/cuda/target.h"
+#include "compiler/join_scatters.h"
+#include "egret/functional.h"
+#include "egret/graph.h"
 #include "support/nvrtc.h"
 #include "support/region_runner.h"
 
 #include "egret/error.h"
 
 #include <gtest/gtest.h>
+
+#include <fmt/format.h>
 
 namespace egret {
 namespace {
@@ -31,6 +36,17 @@ Graph scattered(Op op, DType type, const Shape& data, std::int64_t updates) {
   g.outputs = {g.scatter(op, g.input("data", type, data), g.input("index", DType::I64, {updates}),
                          g.input("updates", type, rows), 0)};
   return g;
+}
+
+/// Scatters along an axis, each of what the one before has left.
+Graph scattered_lines(const Shape& data, const Shape& updates, std::int64_t axis, int times) {
+  egret::Graph g;
+  Tensor sum = g.tensor(data, DType::F32, "data");
+  for (int i = 0; i < times; ++i)
+    sum = scatter_add(sum, axis, g.tensor(updates, DType::I64, fmt::format("index{}", i)),
+                      g.tensor(updates, DType::F32, fmt::format("updates{}", i)));
+  sum.retrieve();
+  return compiler::join_scatters(ir::parse_graph(g.text()), testing::test_gpu());
 }
 
 TEST(CudaSorts, TextCompilesWithoutSpills) {
@@ -59,7 +75,10 @@ TEST(CudaSorts, TextCompilesWithoutSpills) {
                           scattered(Op::ScatterAdd, DType::F32, {1 << 23}, 424),
                           scattered(Op::ScatterAdd, DType::F32, {50257, 768}, 1 << 14),
                           scattered(Op::ScatterMax, DType::BF16, {64, 24}, 1 << 18),
-                          scattered(Op::ScatterSet, DType::F32, {1 << 20}, 1 << 20)};
+                          scattered(Op::ScatterSet, DType::F32, {1 << 20}, 1 << 20),
+                          scattered_lines({2048, 1024}, {2048, 1024}, 0, 1),
+                          scattered_lines({2048, 1024}, {2048, 1024}, 1, 1),
+                          scattered_lines({4, 16, 9216}, {4, 16, 6400}, 2, 4)};
   const backend::cuda::CudaTarget targets[] = {{80, false}, {90, true}};
   for (const Graph& g : graphs)
     for (const kernel::Region& region : testing::regions_of(g, target)) {
