@@ -65,6 +65,12 @@ public:
       }
     if (!at_fault_.empty())
       return {};
+    if (rules_.in_memory)
+      for (NodeId id = 0; id < graph_.size(); ++id)
+        if (const NodeId product = facts_.product_of(id);
+            product != ir::kNoNode && (is_score(id) || sink_of_.contains(id)))
+          for (NodeId input : graph_[product].inputs)
+            store_gathered(input);
     compute_in_place();
     gather_kernels();
     std::vector<Group> groups;
@@ -88,30 +94,46 @@ private:
     const NodeId product = facts_.product_of(id);
     if (product == ir::kNoNode || rules_.not_these.contains(id))
       return false;
+    const double elements = elements_of(graph_[id].shape);
     for (NodeId input : graph_[product].inputs)
-      if (!is_factor(input))
+      if (!is_factor(input, elements))
         return false;
     const double least = is_deep(facts_, rules_, id) ? 1 : rules_.least_share_of_one;
-    return share_of_factors(facts_, id) >= least &&
-           elements_of(graph_[id].shape) >= rules_.least_elements;
+    return share_of_factors(facts_, id) >= least && elements >= rules_.least_elements;
   }
 
-  /// Whether a stream takes a value as a factor: seen through views, it is in memory or computed in
-  /// place, and no score.
-  bool is_factor(NodeId id) const {
+  /// Whether a stream takes a value as a factor of so many products: seen through views, it is in
+  /// memory, or computed or gathered in place, and no score. Where factors have to be in memory, a
+  /// gather is stored if it has no more elements than the products, which would be stored instead.
+  bool is_factor(NodeId id, double products) const {
     const View& view = facts_.view(id);
     const ir::Node& node = graph_[view.base];
     if (!view.map.is_total() || is_score(view.base))
       return false;
     const bool here = stored_[view.base] || node.op == Op::Input;
-    if (rules_.in_memory)
-      return here ? is_float(node.dtype) && size_of(node.dtype) <= 4
-                  : node.op == Op::Cast && is_factor(node.inputs[0]);
+    const bool gathered = info_of(node.op).cls == OpClass::Gather;
+    if (rules_.in_memory) {
+      if (here || (gathered && elements_of(node.shape) <= products))
+        return is_float(node.dtype) && size_of(node.dtype) <= 4;
+      return node.op == Op::Cast && is_factor(node.inputs[0], products);
+    }
     if (is_float(node.dtype) && size_of(node.dtype) > 4)
       return false;
     return here || node.inputs.empty() ||
-           (is_elementwise(node.op) && std::all_of(node.inputs.begin(), node.inputs.end(),
-                                                   [&](NodeId input) { return is_factor(input); }));
+           ((is_elementwise(node.op) || gathered) &&
+            std::all_of(node.inputs.begin(), node.inputs.end(),
+                        [&](NodeId input) { return is_factor(input, products); }));
+  }
+
+  /// Stores the gathers that a kernel takes as factors from memory.
+  void store_gathered(NodeId id) {
+    const NodeId base = facts_.view(id).base;
+    if (stored_[base] || is_score(base))
+      return;
+    if (info_of(graph_[base].op).cls == OpClass::Gather)
+      stored_[base] = true;
+    else if (graph_[base].op == Op::Cast)
+      store_gathered(graph_[base].inputs[0]);
   }
 
   void start(NodeId id) {
@@ -237,7 +259,8 @@ private:
       bool summed = facts_.is_product(use.reader) && !facts_.uses(use.reader).empty();
       for (const Use& sum : facts_.uses(use.reader))
         summed = summed && sink_of_.contains(sum.reader);
-      if ((summed && reads_factor(use.reader)) || meets_a_smaller_one(id, use.reader))
+      if ((summed && reads_factor(use.reader, elements_of(graph_[id].shape))) ||
+          meets_a_smaller_one(id, use.reader))
         continue;
       reject(id);
     }
@@ -254,9 +277,9 @@ private:
   }
 
   /// A stream takes the factor beside the score.
-  bool reads_factor(NodeId product) const {
+  bool reads_factor(NodeId product, double scores) const {
     for (NodeId input : graph_[product].inputs)
-      if (!is_scored(input) && !is_factor(input))
+      if (!is_scored(input) && !is_factor(input, scores))
         return false;
     return true;
   }
