@@ -37,7 +37,8 @@ const Generator& gpu_library_generator();
 const Generator& stream_generator();
 const Generator& gpu_stream_generator();
 /// Whether kernels of their own for a stream's products and sums, with the scores in memory between
-/// them, are predicted to take less time on a GPU than the stream.
+/// them, are predicted to take less time than the stream: on a GPU those that multiply f32, on a
+/// CPU those that multiply pairs of bf16.
 bool stored_scores_take_less(const Region& region, const Target& target);
 /// Sums over the columns of a product of any depth, which is made once and never stored.
 const Generator& gpu_row_products_generator();

@@ -14,6 +14,7 @@
 #include "kernel/gpu_stream_threads.h"
 #include "kernel/gpu_stream_wgmma.h"
 #include "kernel/knobs.h"
+#include "kernel/stream_blocks.h"
 #include "kernel/stream_rows.h"
 #include "support/checked.h"
 #include "support/fail.h"
@@ -594,8 +595,9 @@ private:
 } // namespace
 
 bool stored_scores_take_less(const Region& given, const Target& target) {
-  if (!target.is_gpu() ||
-      find_stream(prepared_for_stream(given, StreamTakes::MatrixUnits)).ok) // by matrix units
+  if (!target.is_gpu())
+    return stored_pairs_take_less(given, target);
+  if (find_stream(prepared_for_stream(given, StreamTakes::MatrixUnits)).ok) // by matrix units
     return false;
   const Region region = prepared_for_stream(given, StreamTakes::Vectors);
   const FoundStream found = find_stream(region, StreamTakes::Vectors);

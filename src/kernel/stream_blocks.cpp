@@ -2,6 +2,7 @@
 
 #include "kernel/contraction_tiles.h"
 #include "kernel/knobs.h"
+#include "kernel/picks.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
@@ -46,6 +47,35 @@ std::string stream_tiles_refused(const Region& region, const StreamForm& form,
       if (auto why = matrix_refused(region, f, target); !why.empty())
         return why;
   return "";
+}
+
+bool stored_pairs_take_less(const Region& given, const Target& target) {
+  // In multiply-adds of a score: writing and reading it, beside the exponentials that both compute.
+  constexpr double kStoredScore = 20, kMostBytes = 128e6;
+  if (target.unit(FragmentLayout::Tiles, DType::BF16) != nullptr)
+    return false; // which streams take
+  const Region region = prepared_for_stream(with_picks(given, PickBy::Sum), StreamTakes::Vectors);
+  const FoundStream found = find_stream(region, StreamTakes::Vectors);
+  const StreamForm& form = found.form;
+  if (!found.ok || !stream_refused(form).empty() || !form.bounds.empty()) // these skip tiles
+    return false;
+  double bytes = 4, stored = kStoredScore, streamed = 0; // of scores, at the largest sizes
+  for (const AxisGroup* group : {&form.batch, &form.rows, &form.places})
+    bytes *= double(group->extent.upper());
+  for (const auto* forms : {&form.products, &form.sums})
+    for (const ContractionForm& f : *forms) {
+      if (!pairs_refused(region, f, target).empty())
+        return false;
+      stored += double(f.depth.extent.value()) / 2;
+    }
+  for (int number = 0; number < form.passes; ++number) {
+    const StreamPass pass = stream_pass(region, form, number);
+    for (const std::size_t p : pass.products)
+      streamed += double(form.products[p].depth.extent.value());
+    for (const std::size_t s : pass.sums)
+      streamed += double(form.sums[s].depth.extent.value());
+  }
+  return bytes <= kMostBytes && stored < 0.9 * streamed;
 }
 
 StreamBlocks stream_blocks(const Schedule& schedule, const StreamForm& form, const Target& target) {

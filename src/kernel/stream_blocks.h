@@ -30,6 +30,10 @@ std::string stream_refused(const StreamForm& form);
 std::string stream_tiles_refused(const Region& region, const StreamForm& form,
                                  const Target& target);
 
+/// Whether kernels of their own for a stream's products and sums, which multiply pairs of bf16, are
+/// predicted to take less time on a CPU than the stream, which multiplies in f32.
+bool stored_pairs_take_less(const Region& given, const Target& target);
+
 /// What a schedule asks for, made fit for the region and the target; empty text, or why that is too
 /// much.
 StreamBlocks stream_blocks(const Schedule& schedule, const StreamForm& form, const Target& target);

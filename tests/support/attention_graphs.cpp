@@ -5,6 +5,7 @@
 #include "egret/graph.h"
 
 #include <limits>
+#include <optional>
 #include <random>
 
 namespace egret::testing {
@@ -60,15 +61,27 @@ const std::vector<Attention>& attentions() {
       {"Bias", 1, 2, 1, 48, 48, 16, 16, DType::BF16, Mask::Causal, true, false, false},
       {"Capped", 1, 1, 1, 80, 96, 24, 40, DType::F16, Mask::Causal, false, true, true},
       {"SharedKeys", 1, 2, 3, 32, 64, 16, 16, DType::BF16, Mask::Causal, false, false, false},
-      {"OddSizes", 1, 1, 1, 37, 51, 20, 12, DType::BF16, Mask::None, false, false, true}};
+      {"OddSizes", 1, 1, 1, 37, 51, 20, 12, DType::BF16, Mask::None, false, false, true},
+      {"Paged", 2, 2, 1, 40, 64, 16, 16, DType::BF16, Mask::None, false, false, false, 9},
+      {"PagedSharedKeys", 1, 2, 2, 33, 48, 16, 32, DType::BF16, Mask::Given, false, false, false,
+       5}};
   return list;
 }
 
 ir::Graph attention_graph(const Attention& f) {
   egret::Graph cx;
   Tensor q = cx.tensor({f.batch, f.heads, f.shared * f.queries, f.width}, f.type);
-  Tensor k = cx.tensor({f.batch, f.heads, f.keys, f.width}, f.type);
-  Tensor v = cx.tensor({f.batch, f.heads, f.keys, f.value_width}, f.type);
+  constexpr std::int64_t kBlock = 16;
+  std::optional<Tensor> table;
+  if (f.blocks > 0)
+    table = cx.tensor({f.batch, f.keys / kBlock}, DType::I64);
+  const auto keys_of = [&](std::int64_t width) {
+    if (!table)
+      return cx.tensor({f.batch, f.heads, f.keys, width}, f.type);
+    const Tensor blocks = cx.tensor({f.heads, f.blocks, kBlock, width}, f.type);
+    return take(blocks, *table, 1).transpose(0, 1).reshape({f.batch, f.heads, f.keys, width});
+  };
+  Tensor k = keys_of(f.width), v = keys_of(f.value_width);
   const std::int64_t rows = f.shared * f.queries;
   const Tensor up = cx.tensor({f.batch, f.heads, rows, f.value_width}, f.type);
   for (Tensor* t : {&q, &k, &v})

@@ -17,6 +17,7 @@ struct Attention {
   DType type;
   Mask mask;
   bool bias, capped, gradients;
+  std::int64_t blocks = 0; ///< if any: keys and values are gathered from so many, by a table
 };
 
 /// Small ones of every kind.

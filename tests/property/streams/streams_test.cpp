@@ -63,7 +63,7 @@ TEST_P(CpuStreams, AgreeWithTheReferenceAndStoreNoScores) {
   const auto machines = testing::test_targets();
   const kernel::Target target = streaming(machines[seed % machines.size()]);
   int streams = 0;
-  for (const auto& c : testing::region_cases(graph, inputs, target)) {
+  for (const auto& c : testing::region_cases(graph, inputs, target, {.stored_scores = false})) {
     for (const kernel::Output& out : c.region.outputs)
       EXPECT_LT(element_count(out.shape).value(), scores) << print(c.region);
     if (!is_stream(c.region))
@@ -85,7 +85,7 @@ TEST_P(CpuStreams, RunOnTheCpu) {
   const auto levels = testing::cpu_levels();
   backend::Device& device = testing::cpu_at(levels[seed % levels.size()]);
   const kernel::Target target = streaming(device.target());
-  for (const auto& c : testing::region_cases(graph, inputs, target))
+  for (const auto& c : testing::region_cases(graph, inputs, target, {.stored_scores = false}))
     if (is_stream(c.region))
       for (const kernel::Schedule& schedule : schedules_for(c.region, target, seed)) {
         const std::string wrong = testing::check_schedule(c, kernel::stream_generator(), schedule,
@@ -105,7 +105,7 @@ std::string check_streams(const ir::Graph& graph, std::uint64_t seed, const kern
   const kernel::Generator& generator =
       gpu ? kernel::gpu_stream_generator() : kernel::stream_generator();
   const auto inputs = testing::random_inputs(graph, seed, {.special = false, .range = 1});
-  for (const auto& c0 : testing::region_cases(graph, inputs, target)) {
+  for (const auto& c0 : testing::region_cases(graph, inputs, target, {.stored_scores = false})) {
     if (!kernel::find_stream(c0.region, takes).ok)
       continue;
     ++count;

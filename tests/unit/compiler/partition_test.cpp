@@ -8,7 +8,9 @@
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/streaming.h"
+#include "support/attention_graphs.h"
 #include "support/null_device.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -162,6 +164,41 @@ TEST(Partition, ScoresOfFewRowsAreStoredOnAGpuWhereThatIsFaster) {
   EXPECT_EQ(streams_on_gpu(16384, 16384), 1) << "1 GiB of scores are not stored";
   EXPECT_EQ(streams_on_gpu(64, Expr::symbol("n", 1, 1 << 24)), 1) << "as many as there may be";
   EXPECT_EQ(streams_on_gpu(64, 8192, Expr::symbol("d", 1, 64)), 0) << "no stream takes that";
+}
+
+/// The streams among a CPU's kernels of attention.
+std::ptrdiff_t streams_on_cpu(const testing::Attention& attention, bool pairs, bool tiles,
+                              const PartitionChoices& choices = {}) {
+  kernel::Target target;
+  target.vector_bytes = 64;
+  target.vector_registers = 32;
+  target.l2_bytes = 64; // no product is stored for its smallness
+  testing::set_units(target, pairs, tiles);
+  const Graph whole = prepare_outputs(ir::without_dead_code(attention_graph(attention)));
+  const GraphFacts facts(whole);
+  const Partition partition = partition_for_target(facts, true, target, choices);
+  return std::count_if(partition.groups.begin(), partition.groups.end(),
+                       [](const Group& group) { return group.kind == GroupKind::Stream; });
+}
+
+TEST(Partition, PairsOfBf16MakeScoresInLessTimeThanACpusStreams) {
+  testing::Attention a{"",    2,     8,    1, 128, 256, 64, 64, DType::BF16, testing::Mask::Given,
+                       false, false, false};
+  EXPECT_EQ(streams_on_cpu(a, true, false), 0);
+  EXPECT_EQ(streams_on_cpu(a, true, false, {.stored_scores = false}), 1);
+  EXPECT_EQ(streams_on_cpu(a, false, false), 1) << "nothing multiplies pairs";
+  EXPECT_EQ(streams_on_cpu(a, true, true), 1) << "streams have a matrix unit too";
+  a.blocks = 20;
+  EXPECT_EQ(streams_on_cpu(a, true, false), 0);
+  EXPECT_EQ(streams_on_cpu(a, false, false), 1) << "keys are gathered in the kernel";
+  a.mask = testing::Mask::Causal;
+  EXPECT_EQ(streams_on_cpu(a, true, false), 1) << "half of the tiles are skipped";
+  a.mask = testing::Mask::None;
+  a.type = DType::F32;
+  EXPECT_EQ(streams_on_cpu(a, true, false), 1);
+  a.type = DType::BF16;
+  a.queries = a.keys = 2048;
+  EXPECT_EQ(streams_on_cpu(a, true, false), 1) << "256 MB of scores are not stored";
 }
 
 TEST(Partition, AStreamReadsNoFactorThatItMakes) {
