@@ -65,9 +65,12 @@ struct LanguageModelOptions {
   /// for each head and position; empty: as the states.
   std::optional<DType> cache;
   bool dequantize = false;    ///< packed weights become floats of `dtype` when they are loaded
-  std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
-  std::int64_t sequences = 1; ///< texts that the cache holds at once, each of so many positions
-  std::int64_t chunk = 512;   ///< most tokens of a prompt that are read in one step
+  std::int64_t context = 0;   ///< positions of a text; 0: what the model has, at most 4096
+  std::int64_t sequences = 1; ///< texts that are written at once
+  /// Most bytes of keys and values. The cache is paged: its blocks are handed out as texts grow,
+  /// and shared by texts that begin alike. 0: as many blocks as all texts have at their most.
+  std::int64_t cache_bytes = 0;
+  std::int64_t chunk = 512; ///< most tokens of a prompt that are read in one step
   /// A folder with a LoRA adapter as PEFT stores it (adapter_config.json,
   /// adapter_model.safetensors), whose updates are added to what the matrices of a folder's model
   /// give, in `dtype`; empty: none.
@@ -120,8 +123,18 @@ struct Generated {
   std::int64_t guessed = 0, accepted = 0; ///< tokens, with GenerateOptions::lookup
 };
 
-/// A model with its weights and a cache of keys and values. One thread at a time. Texts of
-/// generate() are in the cache's first sequence; GenerationBatch uses all of them.
+/// Blocks of the cache (PagedAttention, Kwon et al. 2023).
+struct CacheBlocks {
+  std::int64_t positions = 0; ///< of a block
+  std::int64_t all = 0;
+  std::int64_t used = 0;     ///< by texts that are being written; the others are free
+  std::int64_t shared = 0;   ///< by several of them
+  std::int64_t cached = 0;   ///< free blocks whose tokens are not read again where a text has them
+  std::uint64_t copied = 0;  ///< before a text went on in them otherwise (copy on write)
+  std::uint64_t evicted = 0; ///< taken from `cached` for others
+};
+
+/// A model with its weights and a paged cache of keys and values. One thread at a time.
 class LanguageModel {
 public:
   /// Reads a folder or a GGUF file (docs/models.md lists the architectures). Configuration and list
@@ -139,10 +152,11 @@ public:
   LanguageModel& operator=(LanguageModel&&) noexcept;
 
   const LanguageConfig& config() const noexcept;
-  std::int64_t context() const noexcept;      ///< positions of the cache, of each sequence
-  std::int64_t sequences() const noexcept;    ///< that the cache holds at once
+  std::int64_t context() const noexcept;      ///< most positions of a text
+  std::int64_t sequences() const noexcept;    ///< texts that are written at once
   std::int64_t weight_bytes() const noexcept; ///< of all weights in memory
   std::int64_t cache_bytes() const noexcept;  ///< of keys and values in memory
+  CacheBlocks cache_blocks() const noexcept;
   /// What generation_config.json proposes, defaults without it.
   const GenerateOptions& defaults() const noexcept;
 
@@ -162,13 +176,13 @@ public:
 
   /// Writes on after `prompt`, a token at a time, each given to `written` as it comes, until a stop
   /// token, max_new tokens, a full cache or a callback that returns false. The part of the prompt
-  /// that the cache holds from the last call is not read again. Equal prompt, options and model
+  /// that the cache holds from calls before is not read again. Equal prompt, options and model
   /// give equal tokens. With `lookup`, what followed the last tokens where they stood before is
   /// guessed and checked in one run (speculative decoding, Leviathan et al. 2023, by prompt lookup,
   /// Saxena 2023); the tokens are those that come without, up to the rounding of the kernels.
   /// Error(Value) for a prompt that is empty, longer than context() or not of the vocabulary, for
   /// options out of range, for a model that gives NaN, and for a grammar that no token of the
-  /// vocabulary continues.
+  /// vocabulary continues. Error(Memory) for a prompt that needs more blocks than are free.
   Generated generate(std::span<const int> prompt, const GenerateOptions& options = {},
                      const std::function<bool(int)>& written = {});
 
@@ -201,10 +215,10 @@ Perplexity perplexity(LanguageModel& model, std::span<const int> tokens,
 
 /// Several texts that one model writes at the same time, by continuous batching (Orca, Yu et al.
 /// 2022): each step reads at most one chunk of one prompt and writes one token of every text whose
-/// prompt has been read, in one run of the model. Texts join and leave between steps. A text gets
-/// the sequence of the cache that holds most of its prompt's beginning; where another text's
-/// sequence holds more, that is copied. One thread at a time; the model is not used otherwise
-/// meanwhile but for embedding().
+/// prompt has been read, in one run of the model. Texts join and leave between steps. What the
+/// cache holds of a prompt's beginning is shared, not read again. A text waits while there are no
+/// blocks for its prompt; where texts that run need more than there are, those that came last wait
+/// again, and what they had is read again later. One thread at a time.
 class GenerationBatch {
 public:
   using Id = std::uint64_t;
@@ -224,13 +238,16 @@ public:
   ~GenerationBatch();
   GenerationBatch(GenerationBatch&&) noexcept;
 
-  /// A text to be written; it waits while all sequences are in use. Errors as
-  /// LanguageModel::generate(), thrown here.
+  /// A text to be written; it waits while as many as sequences() run. Errors as
+  /// LanguageModel::generate(), thrown here; Error(Memory) for a prompt that needs more blocks than
+  /// the cache has.
   Id add(std::vector<int> prompt, const GenerateOptions& options = {});
   /// Ends a text without an event; nothing for an unknown id.
   void cancel(Id id);
-  std::size_t running() const noexcept; ///< texts that have a sequence
+  std::size_t running() const noexcept; ///< texts whose tokens are in the cache
   std::size_t waiting() const noexcept;
+  /// How often a text that ran had to wait again because blocks were missing.
+  std::uint64_t preempted() const noexcept;
   /// One step; the events in the order in which texts were added. Empty without texts, and where
   /// only a part of a prompt was read.
   std::vector<Event> step();

@@ -79,8 +79,15 @@ struct Engine::Impl {
     return {};
   }
 
+  void report_load() {
+    metrics.load(batch ? batch->running() : 0, batch ? batch->waiting() : 0);
+    if (batch)
+      metrics.cache(model.language()->cache_blocks(), batch->preempted());
+  }
+
   /// The thread: takes what has come, then a step of the model.
   void work() {
+    report_load();
     for (;;) {
       std::vector<Submitted> fresh;
       std::map<Id, Embedding> fresh_embeddings;
@@ -112,7 +119,7 @@ struct Engine::Impl {
           fail(jobs.begin()->first, 500, error.what());
       }
       embed_one();
-      metrics.load(batch ? batch->running() : 0, batch ? batch->waiting() : 0);
+      report_load();
     }
   }
 

@@ -75,6 +75,12 @@ void Metrics::load(std::size_t running, std::size_t waiting) {
   waiting_ = waiting;
 }
 
+void Metrics::cache(const models::CacheBlocks& blocks, std::uint64_t preempted) {
+  const std::scoped_lock lock(mutex_);
+  cache_ = blocks;
+  preempted_ = preempted;
+}
+
 std::string Metrics::text() const {
   const std::scoped_lock lock(mutex_);
   std::string out =
@@ -94,6 +100,22 @@ std::string Metrics::text() const {
                 failures_);
   out += single("egret_requests_running", "Requests that are written now", "gauge", running_);
   out += single("egret_requests_waiting", "Requests that wait", "gauge", waiting_);
+  const auto blocks = [&](const char* name, const char* help, std::int64_t value) {
+    out += single(std::string("egret_cache_blocks_") + name, help, "gauge",
+                  static_cast<std::uint64_t>(value));
+  };
+  blocks("used", "Blocks of the cache that running requests have", cache_.used);
+  blocks("shared", "Blocks of the cache that several running requests have", cache_.shared);
+  blocks("free", "Blocks of the cache that no running request has", cache_.all - cache_.used);
+  blocks("cached", "Free blocks whose tokens are not read again where a prompt has them",
+         cache_.cached);
+  out += single("egret_cache_blocks_copied_total", "Blocks copied before they were written to",
+                "counter", cache_.copied);
+  out += single("egret_cache_blocks_evicted_total", "Cached blocks that were taken for others",
+                "counter", cache_.evicted);
+  out += single("egret_requests_preempted_total",
+                "Running requests that had to wait again because blocks were missing", "counter",
+                preempted_);
   out += first_token_.text("egret_time_to_first_token_seconds",
                            "From the arrival of a request to its first token");
   out += next_token_.text("egret_time_per_token_seconds", "Between tokens of a request");

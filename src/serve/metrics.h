@@ -1,6 +1,8 @@
 // Counters of a server in the text format of Prometheus.
 #pragma once
 
+#include "egret/language_model.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +38,8 @@ public:
   void cancelled();
   void handler_failed(); ///< an exception that no request is answerable for
   void load(std::size_t running, std::size_t waiting); ///< texts, now
+  /// Blocks of the cache, now, and how often a text had to wait again for them.
+  void cache(const models::CacheBlocks& blocks, std::uint64_t preempted);
 
   std::string text() const;
 
@@ -45,6 +49,8 @@ private:
   std::uint64_t prompt_tokens_ = 0, reused_tokens_ = 0, written_tokens_ = 0, cancelled_ = 0,
                 failures_ = 0;
   std::size_t running_ = 0, waiting_ = 0;
+  models::CacheBlocks cache_;
+  std::uint64_t preempted_ = 0;
   Histogram first_token_, next_token_, request_;
 };
 

@@ -79,6 +79,11 @@ std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& o)
            .add_option("--cache", o.cache,
                        "Of keys and values (default: as --dtype); i8 has a scale for each vector")
            ->check(CLI::IsMember({"f32", "bf16", "f16", "f8e4m3", "i8"})),
+       command
+           .add_option("--cache-mb", o.cache_mb,
+                       "Most MiB of keys and values (default: what --context tokens of each text "
+                       "take)")
+           ->check(whole_within(1, 1 << 24)),
        command.add_flag("--dequantize", o.dequantize,
                         "Keep quantized weights as floats: more memory, and faster on a CPU"),
        command
@@ -177,6 +182,7 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
   options.adapter = o.adapter;
   options.context = o.context;
   options.sequences = o.sequences;
+  options.cache_bytes = o.cache_mb << 20;
   options.ignored_keys = o.ignored_keys;
   const auto start = Clock::now();
   models::LanguageModel model = models::LanguageModel::load(o.model, options);
@@ -189,9 +195,9 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
 }
 
 models::TextEncoder load_text_encoder(const LanguageOptions& o, const std::string& command) {
-  if (!o.adapter.empty() || !o.cache.empty() || o.dequantize || o.context > 0)
-    throw UsageError(command +
-                     ": --adapter, --cache, --dequantize and --context are for language models");
+  if (!o.adapter.empty() || !o.cache.empty() || o.cache_mb > 0 || o.dequantize || o.context > 0)
+    throw UsageError(command + ": --adapter, --cache, --cache-mb, --dequantize and --context are "
+                               "for language models");
   models::TextEncoderOptions options;
   if (!o.dtype.empty())
     options.dtype = dtype_named(o.dtype);

@@ -28,6 +28,7 @@ struct LanguageOptions {
   bool dequantize = false;
   std::int64_t context = 0;              ///< 0: what the model has, at most 4096
   std::int64_t sequences = 1;            ///< texts at once
+  std::int64_t cache_mb = 0;             ///< 0: what they need at their most
   std::vector<std::string> ignored_keys; ///< of config.json
   // What is empty is what the model's generation_config.json proposes.
   std::optional<std::int64_t> max_new, top_k;
@@ -40,8 +41,8 @@ struct LanguageOptions {
 
 /// --temperature, --top-k and --seed.
 void add_sampling_options(CLI::App& command, LanguageOptions& options);
-/// --adapter, --tokenizer, --dtype, --cache, --dequantize, --context, --ignore-key and --stats;
-/// their names are returned.
+/// --adapter, --tokenizer, --dtype, --cache, --cache-mb, --dequantize, --context, --ignore-key and
+/// --stats; their names are returned.
 std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& options);
 /// Those, --top-p, --min-p, --repetition-penalty, --json-schema, --grammar and --lookup; their
 /// names are returned.

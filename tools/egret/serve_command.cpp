@@ -105,7 +105,7 @@ void add_serve_command(CLI::App& app) {
                       "A file whose first line is the key that requests must have");
   command
       ->add_option("--parallel", options->parallel,
-                   "Requests that are written at once, each with --context tokens of memory")
+                   "Requests that are written at once, if the cache holds them (--cache-mb)")
       ->check(whole_within(1, 4096))
       ->capture_default_str();
   command->add_option("--queue", options->queue, "Requests that may wait beyond those; then 429")

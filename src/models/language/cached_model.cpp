@@ -61,11 +61,14 @@ std::int64_t CacheSizes::visible(std::int64_t used) const {
   return capacity;
 }
 
-std::int64_t cache_bytes(const LanguageConfig& c, const CacheSizes& sizes) {
-  const auto bytes = static_cast<std::int64_t>(size_of(sizes.dtype));
-  const std::int64_t scale = is_float(sizes.dtype) ? 0 : 4;
-  return 2 * c.layers * c.kv_heads * sizes.sequences * sizes.capacity *
-         (c.head_size * bytes + scale);
+std::int64_t block_bytes(const LanguageConfig& c, DType dtype) {
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t scale = is_float(dtype) ? 0 : 4;
+  return 2 * c.layers * c.kv_heads * CacheSizes::kBlock * (c.head_size * bytes + scale);
+}
+
+std::int64_t cache_bytes(const LanguageConfig& config, const CacheSizes& sizes) {
+  return (sizes.blocks > 0 ? sizes.blocks : sizes.all_blocks()) * block_bytes(config, sizes.dtype);
 }
 
 Tensor Whole::operator()(const Weights& weights, const Tensor& tokens) const {
@@ -78,25 +81,23 @@ Tensor TokenLoss::operator()(const Weights& weights, const Tensor& tokens,
                        targets[0], {.reduction = Reduction::None});
 }
 
-Tensor ReadStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                            const Tensor& sequence, std::int64_t visible, Cache& cache) const {
-  CachePlace place{cache, sizes.sequences, sizes.capacity, visible, begin, {}};
-  if (sizes.sequences > 1)
-    place.sequence = sequence;
+Tensor ReadStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& put_at,
+                            const Tensor& begin, const Tensor& table, Cache& cache) const {
+  const CachePlace place{cache, CacheSizes::kBlock, begin, put_at, table};
   return decoder->logits(weights, decoder->hidden(weights, tokens, &place)[-1]);
 }
 
-Tensor CheckStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                             std::int64_t visible, Cache& cache) const {
-  CachePlace place{cache, sizes.sequences, sizes.capacity, visible, begin, {}};
+Tensor WriteStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& put_at,
+                             const Tensor& begin, const Tensor& table, Cache& cache) const {
+  const CachePlace place{cache, CacheSizes::kBlock, begin, put_at, table};
   return decoder->logits(weights, decoder->hidden(weights, tokens, &place));
 }
 
 void CopyStep::operator()(const Tensor& from, const Tensor& to, Cache& cache) const {
-  const Tensor places = positions(Expr(sizes.capacity));
+  const Tensor places = positions(Expr(CacheSizes::kBlock));
   const auto copy = [&](Tensor& held) {
-    held.assign(index_put(held, places + to * sizes.capacity,
-                          take(held, places + from * sizes.capacity, 1), 1));
+    held.assign(index_put(held, places + to * CacheSizes::kBlock,
+                          take(held, places + from * CacheSizes::kBlock, 1), 1));
   };
   for (CacheLayer& layer : cache.layers)
     for (CachedVectors* held : {&layer.keys, &layer.values}) {
@@ -111,25 +112,29 @@ Tensor Embed::operator()(const Weights& weights, const Tensor& tokens, Pooling p
   return pooled(hidden.unsqueeze(0), pooling).squeeze(0);
 }
 
-Tensor WriteStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                             std::int64_t visible, Cache& cache) const {
-  const CachePlace place{cache, sizes.sequences, sizes.capacity, visible, begin, {}};
-  return decoder->logits(weights, decoder->hidden(weights, tokens, &place));
+namespace {
+
+CacheSizes with_blocks(CacheSizes sizes) {
+  if (sizes.blocks == 0)
+    sizes.blocks = sizes.all_blocks();
+  return sizes;
 }
+
+} // namespace
 
 CachedModel::CachedModel(Decoder decoder, Weights weights, CacheSizes sizes)
     : decoder_(std::make_shared<const Decoder>(std::move(decoder))), weights_(std::move(weights)),
-      sizes_(sizes), bytes_(bytes_in(weights_)),
-      cache_(decoder_->cache(sizes.sequences, sizes.capacity, sizes.dtype)),
-      held_(static_cast<std::size_t>(sizes.sequences)),
+      sizes_(with_blocks(sizes)), bytes_(bytes_in(weights_)),
+      cache_(decoder_->cache(sizes_.blocks * CacheSizes::kBlock, sizes_.dtype)),
+      pool_(std::make_shared<BlockPool>(sizes_.blocks, CacheSizes::kBlock)),
       whole_(Whole{decoder_}, of_any_length("language model", sizes.capacity)),
       token_loss_(TokenLoss{decoder_},
                   of_any_length("language model, likelihood", sizes.capacity, 2)),
-      read_(ReadStep{decoder_, sizes}, of_any_length("language model, prompt", sizes.chunk)),
-      write_(WriteStep{decoder_, sizes}, {.name = "language model, step"}),
-      check_(CheckStep{decoder_, sizes},
-             of_any_length("language model, check", std::min(kMostChecked, sizes.capacity))),
-      copy_(CopyStep{sizes}, {.name = "language model, copy of a sequence"}),
+      read_(ReadStep{decoder_}, of_any_length("language model, prompt", sizes.chunk, 2)),
+      write_(WriteStep{decoder_}, {.name = "language model, step"}),
+      check_(WriteStep{decoder_},
+             of_any_length("language model, check", std::min(kMostChecked, sizes.capacity), 2)),
+      copy_(CopyStep{}, {.name = "language model, copy of a block"}),
       embed_(Embed{decoder_}, of_any_length("language model, embedding", sizes.capacity)) {}
 
 void CachedModel::require_tokens(std::span<const int> tokens, const char* who) const {
@@ -142,6 +147,12 @@ void CachedModel::require_tokens(std::span<const int> tokens, const char* who) c
     if (token < 0 || token >= config().vocabulary)
       fail(ErrorKind::Value, "{}: token {} is not in the vocabulary of {}", who, token,
            config().vocabulary);
+}
+
+void CachedModel::refuse(std::size_t tokens, const char* who) const {
+  fail(ErrorKind::Memory,
+       "{}: {} tokens need {} blocks of {} positions, the cache has {}, of which {} are free", who,
+       tokens, pool_->blocks_for(tokens), pool_->positions(), pool_->size(), pool_->available());
 }
 
 Tensor CachedModel::logits(std::span<const int> tokens) {
@@ -167,72 +178,72 @@ std::vector<float> CachedModel::embedding(std::span<const int> tokens, Pooling p
   return values;
 }
 
-std::size_t CachedModel::common(std::size_t sequence, std::span<const int> prompt) const {
-  const std::vector<int>& held = held_[sequence];
-  return static_cast<std::size_t>(
-      std::mismatch(prompt.begin(), prompt.end() - 1, held.begin(), held.end()).first -
-      prompt.begin());
+bool CachedModel::reserve(BlockSequence& sequence, std::size_t count) {
+  return sequence.reserve(count, [&](BlockPool::Block from, BlockPool::Block to) {
+    copy_(tensor<std::int64_t>({from}), tensor<std::int64_t>({to}), cache_);
+  });
 }
 
-std::vector<float> CachedModel::read(std::size_t sequence, std::span<const int> tokens) {
-  std::vector<int>& held = held_[sequence];
-  ensure(std::ssize(held) + std::ssize(tokens) <= sizes_.capacity, "a sequence beyond its cache");
-  if (tokens.size() == 1 && sequence == 0)
-    return write(std::array{Next{0, tokens[0]}})[0];
-  const Tensor logits = read_(weights_, integers(tokens, {1, std::ssize(tokens)}),
-                              tensor<std::int64_t>({std::ssize(held)}),
-                              tensor<std::int64_t>({static_cast<std::int64_t>(sequence)}),
-                              sizes_.visible(std::ssize(held) + std::ssize(tokens)), cache_);
-  held.insert(held.end(), tokens.begin(), tokens.end());
+CachedModel::Place CachedModel::place_of(std::span<const BlockSequence* const> sequences,
+                                         std::size_t rows, std::size_t tokens) const {
+  std::size_t most = 0; // positions that are used
+  for (const BlockSequence* one : sequences)
+    most = std::max(most, one->size() + tokens);
+  ensure(std::cmp_less_equal(most, sizes_.capacity), "a sequence beyond its capacity");
+  const auto blocks = static_cast<std::size_t>(
+      pool_->blocks_for(static_cast<std::size_t>(sizes_.visible(static_cast<std::int64_t>(most)))));
+  std::vector<std::int64_t> put_at(rows * tokens, BlockPool::kNone), begin(rows, 0),
+      table(rows * blocks, BlockPool::kNone);
+  for (std::size_t row = 0; row < sequences.size(); ++row) {
+    const BlockSequence& one = *sequences[row];
+    begin[row] = std::ssize(one.tokens());
+    for (std::size_t i = 0; i < tokens; ++i)
+      put_at[row * tokens + i] = one.row(one.size() + i);
+    std::ranges::copy(one.blocks().first(std::min(one.blocks().size(), blocks)),
+                      table.begin() + static_cast<std::ptrdiff_t>(row * blocks));
+  }
+  const auto n = static_cast<std::int64_t>(rows);
+  return {tensor(put_at, Shape{n, static_cast<std::int64_t>(tokens)}), tensor(begin),
+          tensor(table, Shape{n, static_cast<std::int64_t>(blocks)})};
+}
+
+std::vector<float> CachedModel::read(BlockSequence& sequence, std::span<const int> tokens) {
+  if (tokens.size() == 1)
+    return write(std::array{Next{&sequence, tokens[0]}})[0];
+  const Place at = place_of(std::array<const BlockSequence*, 1>{&sequence}, 1, tokens.size());
+  const Tensor logits = read_(weights_, integers(tokens, {1, std::ssize(tokens)}), at.put_at,
+                              at.begin, at.table, cache_);
+  sequence.append(tokens);
   return logits.to_vector<float>();
 }
 
-std::vector<std::vector<float>> CachedModel::check(std::span<const int> tokens) {
-  std::vector<int>& held = held_[0];
-  ensure(std::ssize(tokens) <= kMostChecked &&
-             std::ssize(held) + std::ssize(tokens) <= sizes_.capacity,
-         "a sequence beyond its cache");
-  const Tensor logits = check_(weights_, integers(tokens, {1, std::ssize(tokens)}),
-                               tensor<std::int64_t>({std::ssize(held)}),
-                               sizes_.visible(std::ssize(held) + std::ssize(tokens)), cache_);
-  held.insert(held.end(), tokens.begin(), tokens.end());
+std::vector<std::vector<float>> CachedModel::check(BlockSequence& sequence,
+                                                   std::span<const int> tokens) {
+  ensure(std::ssize(tokens) <= kMostChecked, "more tokens than are checked at once");
+  const Place at = place_of(std::array<const BlockSequence*, 1>{&sequence}, 1, tokens.size());
+  const Tensor logits = check_(weights_, integers(tokens, {1, std::ssize(tokens)}), at.put_at,
+                               at.begin, at.table, cache_);
+  sequence.append(tokens);
   return rows_of(logits, config().vocabulary);
 }
 
-void CachedModel::copy(std::size_t from, std::size_t to, std::size_t count) {
-  copy_(tensor<std::int64_t>({static_cast<std::int64_t>(from)}),
-        tensor<std::int64_t>({static_cast<std::int64_t>(to)}), cache_);
-  held_[to].assign(held_[from].begin(), held_[from].begin() + static_cast<std::ptrdiff_t>(count));
-}
-
 std::vector<std::vector<float>> CachedModel::write(std::span<const Next> next) {
-  // As many rows as a power of two, so that there are few traces. Rows of other sequences write
-  // behind what those hold, where nothing is read before it is written again.
-  const auto rows = std::min(std::bit_ceil(next.back().sequence + 1), held_.size());
-  std::vector<std::int64_t> tokens(rows, 0), begin(rows);
+  // As many rows as a power of two, so that there are few traces; the others are of no sequence.
+  const std::size_t rows =
+      std::min(std::bit_ceil(next.size()), static_cast<std::size_t>(sizes_.sequences));
+  std::vector<std::int64_t> tokens(rows, 0);
+  std::vector<const BlockSequence*> sequences;
+  for (std::size_t i = 0; i < next.size(); ++i) {
+    tokens[i] = next[i].token;
+    sequences.push_back(next[i].sequence);
+  }
+  const Place at = place_of(sequences, rows, 1);
+  const Tensor logits = write_(weights_, tensor(tokens, Shape{std::ssize(tokens), 1}), at.put_at,
+                               at.begin, at.table, cache_);
+  std::vector<std::vector<float>> each = rows_of(logits, config().vocabulary);
+  each.resize(next.size());
   for (const Next& one : next)
-    tokens[one.sequence] = one.token;
-  std::int64_t most = 0; // positions of those that are used
-  for (std::size_t i = 0; i < rows; ++i) {
-    const bool used = std::ranges::find(next, i, &Next::sequence) != next.end();
-    if (!used && std::ssize(held_[i]) == sizes_.capacity)
-      held_[i].pop_back();
-    ensure(std::ssize(held_[i]) < sizes_.capacity, "a sequence beyond its cache");
-    begin[i] = std::ssize(held_[i]);
-    if (used)
-      most = std::max(most, begin[i] + 1);
-  }
-  const auto n = static_cast<std::int64_t>(rows);
-  const Tensor logits =
-      write_(weights_, tensor(tokens, Shape{n, 1}), tensor(begin), sizes_.visible(most), cache_);
-  const std::vector<float> all = logits.to_vector<float>();
-  const auto vocabulary = static_cast<std::size_t>(config().vocabulary);
-  std::vector<std::vector<float>> each;
-  for (const Next& one : next) {
-    held_[one.sequence].push_back(one.token);
-    const auto at = all.begin() + static_cast<std::ptrdiff_t>(one.sequence * vocabulary);
-    each.emplace_back(at, at + static_cast<std::ptrdiff_t>(vocabulary));
-  }
+    one.sequence->append(std::span(&one.token, 1));
   return each;
 }
 

@@ -21,9 +21,8 @@ public:
     Tensor order = packed != nullptr ? positions(count_).unsqueeze(0) : places_;
     if (place_ != nullptr) {
       order = places_ = places_ + place_->begin.unsqueeze(-1);
-      held = place_->visible;
-      const Tensor of = place_->sequence ? *place_->sequence : positions(rows_);
-      put_at_ = (places_ + (of * place_->capacity).unsqueeze(-1)).reshape({rows_ * count_});
+      held = place_->table.shape()[1] * place_->block;
+      put_at_ = place_->put_at.reshape({rows_ * count_});
     }
     if (weights_.rotary)
       angles_ = angles(*weights_.rotary, c_.rotary);
@@ -131,8 +130,8 @@ private:
     return layer.output(mixed.transpose(1, 2).reshape({rows_ * count_, c_.heads * c_.head_size}));
   }
 
-  /// Puts new keys or values [rows, kv_heads, tokens, head_size] into the cache; those that the
-  /// rows see then [rows, kv_heads, visible, head_size].
+  /// Puts new keys or values [rows, kv_heads, tokens, head_size] into the cache; those of the rows'
+  /// blocks then [rows, kv_heads, positions, head_size].
   Tensor cached(CachedVectors& held, const Tensor& fresh) const {
     Tensor rows = fresh.transpose(0, 1).reshape({c_.kv_heads, rows_ * count_, c_.head_size});
     if (held.scales) {
@@ -146,13 +145,13 @@ private:
       return seen_of(held.values).to(decoder_.dtype);
     return (seen_of(held.values).to(DType::F32) * seen_of(*held.scales)).to(decoder_.dtype);
   }
+  /// The blocks of each row [rows, kv_heads, positions, ...].
   Tensor seen_of(const Tensor& held) const {
-    const Tensor all =
-        held.reshape({c_.kv_heads, place_->sequences, place_->capacity, held.size(-1)})
-            .narrow(2, 0, place_->visible);
-    const Tensor used =
-        place_->sequence ? take(all, *place_->sequence, 1) : all.narrow(1, 0, rows_);
-    return used.transpose(0, 1);
+    const std::int64_t block = place_->block;
+    const Tensor blocks = held.reshape({c_.kv_heads, held.size(1) / block, block, held.size(-1)});
+    return take(blocks, place_->table, 1)
+        .transpose(0, 1)
+        .reshape({rows_, c_.kv_heads, place_->table.shape()[1] * block, held.size(-1)});
   }
 
   Tensor feed_forward(const LayerWeights& layer, const Tensor& x) const {
@@ -216,20 +215,19 @@ private:
   const CachePlace* place_;
   Expr rows_, count_;
   Tensor places_; ///< [rows, tokens] (without a cache [1, tokens]): position of each
-  Tensor put_at_; ///< [rows · tokens]: index of each in the cache
+  Tensor put_at_; ///< [rows · tokens]: row of each in the cache
   Angles angles_, sliding_angles_;
   Tensor seen_, seen_by_sliding_;
 };
 
 } // namespace
 
-Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity, DType of) const {
+Cache Decoder::cache(std::int64_t positions, DType of) const {
   Cache cache;
-  const std::int64_t places = sequences * capacity;
   const auto vectors = [&] {
-    CachedVectors made{zeros({config.kv_heads, places, config.head_size}, of), {}};
+    CachedVectors made{zeros({config.kv_heads, positions, config.head_size}, of), {}};
     if (!is_float(of))
-      made.scales = zeros({config.kv_heads, places, 1});
+      made.scales = zeros({config.kv_heads, positions, 1});
     return made;
   };
   for (std::int64_t i = 0; i < config.layers; ++i)

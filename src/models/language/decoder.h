@@ -46,31 +46,31 @@ struct Weights {
   EGRET_FIELDS(embedding, positions, layers, norm, head, rotary, sliding_rotary)
 };
 
-/// Keys or values of the positions read so far, state in place.
+/// Keys or values of the positions read so far, state in place. Positions lie in blocks, which
+/// follow each other.
 struct CachedVectors {
-  Tensor values;                ///< [kv_heads, sequences · capacity, head_size]
-  std::optional<Tensor> scales; ///< f32 [kv_heads, sequences · capacity, 1], of integers
+  Tensor values;                ///< [kv_heads, blocks · positions of a block, head_size]
+  std::optional<Tensor> scales; ///< f32 [kv_heads, blocks · positions of a block, 1], of integers
   EGRET_FIELDS(values, scales)
 };
 struct CacheLayer {
   CachedVectors keys, values;
   EGRET_FIELDS(keys, values)
 };
-/// Each sequence has `capacity` positions of its own, one sequence after the other.
 struct Cache {
   std::vector<CacheLayer> layers;
   EGRET_FIELDS(layers)
 };
 
-/// Where new tokens stand in a cache.
+/// Where new tokens and those before them stand in a cache.
 struct CachePlace {
   Cache& cache;
-  std::int64_t sequences, capacity; ///< of the cache
-  /// Positions of each sequence that attention reads: at least those there and the new ones.
-  std::int64_t visible;
-  Tensor begin; ///< i64 [rows]: positions that are there before the new ones
-  /// i64 [1]: the sequence of the only row; without it row i is of sequence i.
-  std::optional<Tensor> sequence;
+  std::int64_t block; ///< positions of a block
+  Tensor begin;       ///< i64 [rows]: positions that are there before the new ones
+  Tensor put_at;      ///< i64 [rows, tokens]: rows of the cache that take the new ones; -1: none
+  /// i64 [rows, blocks]: the blocks of each row's positions in order, at least those of the
+  /// positions there and of the new ones; others are read, and count for nothing.
+  Tensor table;
 };
 
 /// Several texts in each row, one after the other: a token sees those before it of its own text.
@@ -86,8 +86,8 @@ struct Decoder {
   bool norm_plus_one = false;    ///< norms multiply by 1 + weight
   bool norm_whole_heads = false; ///< norms of queries and keys see all heads at once
 
-  /// In a float, or in I8: integers with a scale for each head and position.
-  Cache cache(std::int64_t sequences, std::int64_t capacity, DType of) const;
+  /// Of so many positions in a float, or in I8: integers with a scale for each head and position.
+  Cache cache(std::int64_t positions, DType of) const;
   /// Hidden states [rows · tokens, width] behind the last norm, of tokens [rows, tokens] that
   /// follow those in the cache (which holds them too afterwards), or that stand alone without one.
   Tensor hidden(const Weights& weights, const Tensor& tokens, const CachePlace* place) const;

@@ -14,17 +14,19 @@ namespace {
 
 struct Text {
   GenerationBatch::Id id;
-  std::vector<int> prompt;
+  std::vector<int> tokens; ///< the prompt, then what was written
+  std::size_t prompt;      ///< tokens
   Sampler sampler;
-  std::int64_t most; ///< tokens to write
-  std::int64_t written = 0;
-  std::optional<std::size_t> sequence = {};
-  std::size_t reused = 0;
-  int last = 0; ///< the token written last
+  std::int64_t most;                          ///< tokens to write
+  std::optional<BlockSequence> sequence = {}; ///< of a text that runs
+  std::optional<std::size_t> reused = {};     ///< tokens of the prompt; none before it is read
 
-  bool reads(const CachedModel& model) const {
-    return written == 0 && model.held(*sequence).size() < prompt.size();
-  }
+  std::int64_t written() const { return static_cast<std::int64_t>(tokens.size() - prompt); }
+  /// Tokens that the cache does not hold yet: the last one written, or more that are to be read.
+  std::size_t rest() const { return tokens.size() - sequence->size(); }
+  bool reads() const { return !reused || rest() > 1; }
+  /// What may be taken from other sequences: the last token is read in any case, for its logits.
+  std::span<const int> shareable() const { return std::span(tokens).first(tokens.size() - 1); }
 };
 
 } // namespace
@@ -34,61 +36,55 @@ struct GenerationBatch::Impl {
   std::vector<int> stop;       ///< of the model
   std::deque<Text> texts = {}; ///< in the order in which they were added
   Id next = 1;
-  std::uint64_t steps = 0;
-  /// The step that used each sequence last; 0: none.
-  std::vector<std::uint64_t> used_by =
-      std::vector<std::uint64_t>(static_cast<std::size_t>(model.sizes().sequences));
+  std::uint64_t preempted = 0;
 
-  /// The sequence among those not in `used` for a prompt. Many prompts begin alike, with the header
-  /// of a chat: a sequence is continued if that loses no more tokens than it saves, so that another
-  /// text's tokens stay for its next turn; otherwise an empty one is taken, or the one that has
-  /// waited longest.
-  std::optional<std::size_t> place_for(std::span<const int> prompt,
-                                       const std::vector<bool>& used) const {
-    std::optional<std::size_t> best, empty, oldest;
-    std::size_t most = 0;
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      if (used[i])
-        continue;
-      const std::size_t held = model.held(i).size(), common = model.common(i, prompt);
-      if (common > most && 2 * common >= held) {
-        best = i;
-        most = common;
-      }
-      if (held == 0 && !empty)
-        empty = i;
-      if (!oldest || used_by[i] < used_by[*oldest])
-        oldest = i;
-    }
-    return best ? best : empty ? empty : oldest;
+  std::size_t running() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(texts, [](const Text& text) { return text.sequence.has_value(); }));
   }
 
-  /// Gives sequences that are free to texts that wait.
+  /// Lets texts that wait run, the first ones first, while there are blocks for what they are to
+  /// read and, beside others, for a token more.
   void admit() {
-    std::vector<bool> used(used_by.size());
-    for (const Text& text : texts)
-      if (text.sequence)
-        used[*text.sequence] = true;
+    std::size_t beside = 0;
+    std::int64_t promised = 0; // blocks that texts which run will take
     for (Text& text : texts) {
-      if (text.sequence)
-        continue;
-      const std::optional<std::size_t> place = place_for(text.prompt, used);
-      if (!place)
-        break;
-      used[*place] = true;
-      text.sequence = place;
-      text.reused = model.common(*place, text.prompt);
-      model.keep(*place, text.reused);
+      if (std::cmp_equal(beside, model.sizes().sequences))
+        return;
+      if (!text.sequence) {
+        BlockSequence sequence = model.sequence();
+        sequence.share(text.shareable());
+        const std::size_t rest = text.tokens.size() - sequence.size();
+        if (promised + sequence.needed(rest + (beside > 0)) > model.pool().available())
+          return;
+        text.sequence = std::move(sequence);
+      }
+      ++beside;
+      promised += text.sequence->needed(text.rest());
     }
-    ++steps;
-    for (std::size_t i = 0; i < used.size(); ++i)
-      if (used[i])
-        used_by[i] = steps;
+  }
+
+  /// Reserves positions for `count` tokens of a text that runs. Where too few blocks are available,
+  /// texts that came last wait again, and are read again later; false where that is this one, or
+  /// where it is alone.
+  bool make_room(Text& text, std::size_t count) {
+    while (!model.reserve(*text.sequence, count)) {
+      const auto last = std::find_if(texts.rbegin(), texts.rend(),
+                                     [](const Text& t) { return t.sequence.has_value(); });
+      const bool itself = &*last == &text;
+      if (itself && running() == 1)
+        return false;
+      last->sequence.reset();
+      ++preempted;
+      if (itself)
+        return false;
+    }
+    return true;
   }
 
   /// The next token of a text from its logits.
   Event draw(Text& text, std::span<const float> logits) const {
-    Event event{.id = text.id, .reused = text.reused};
+    Event event{.id = text.id, .reused = text.reused.value_or(0)};
     std::optional<Draw> draw;
     try {
       draw = text.sampler.next(logits);
@@ -101,60 +97,63 @@ struct GenerationBatch::Impl {
       event.ends = StopReason::Stop;
       return event;
     }
-    event.token = text.last = draw->token;
+    event.token = draw->token;
     event.logprobs = std::move(draw->logprobs);
-    if (++text.written == text.most)
+    text.tokens.push_back(draw->token);
+    if (text.written() == text.most)
       event.ends = StopReason::Length;
-    else if (std::ssize(model.held(*text.sequence)) == model.sizes().capacity)
+    else if (std::cmp_equal(text.sequence->size(), model.sizes().capacity))
       event.ends = StopReason::Context;
     return event;
   }
 
-  /// Copies what another sequence holds of a prompt where that saves reading many tokens.
-  void share(Text& text) const {
-    constexpr std::size_t kLeast = 16;
-    std::size_t best = text.reused + kLeast - 1;
-    std::optional<std::size_t> from;
-    for (std::size_t i = 0; i < used_by.size(); ++i)
-      if (const std::size_t common = model.common(i, text.prompt);
-          i != *text.sequence && common > best) {
-        best = common;
-        from = i;
-      }
-    if (!from)
-      return;
-    model.copy(*from, *text.sequence, best);
-    text.reused = best;
-  }
-
-  /// A chunk of the prompt that has waited longest.
+  /// A chunk of the text that has waited longest.
   void read(std::vector<Event>& events) {
-    const auto text = std::find_if(texts.begin(), texts.end(),
-                                   [&](const Text& t) { return t.sequence && t.reads(model); });
+    const auto text =
+        std::ranges::find_if(texts, [](const Text& t) { return t.sequence && t.reads(); });
     if (text == texts.end())
       return;
-    if (model.held(*text->sequence).size() == text->reused)
-      share(*text);
-    const std::size_t have = model.held(*text->sequence).size();
-    const std::size_t n =
-        std::min(text->prompt.size() - have, static_cast<std::size_t>(model.sizes().chunk));
+    text->sequence->share(text->shareable()); // others may have read more of it since
+    if (!text->reused)
+      text->reused = text->sequence->size();
+    const std::size_t n = std::min(text->rest(), static_cast<std::size_t>(model.sizes().chunk));
+    if (!make_room(*text, n)) {
+      end_if_alone(*text, events);
+      return;
+    }
+    const std::size_t have = text->sequence->size();
     const std::vector<float> logits =
-        model.read(*text->sequence, std::span<const int>(text->prompt).subspan(have, n));
-    if (have + n == text->prompt.size())
+        model.read(*text->sequence, std::span(text->tokens).subspan(have, n));
+    if (have + n == text->tokens.size())
       events.push_back(draw(*text, logits));
   }
 
   /// A token of each text in `writing`.
-  void write(std::vector<Text*> writing, std::vector<Event>& events) const {
-    if (writing.empty())
-      return;
-    std::ranges::sort(writing, {}, [](const Text* t) { return *t->sequence; });
+  void write(std::span<Text* const> writing, std::vector<Event>& events) {
+    std::vector<Text*> ready;
     std::vector<CachedModel::Next> tokens;
-    for (const Text* text : writing)
-      tokens.push_back({*text->sequence, text->last});
+    for (Text* text : writing) {
+      if (!text->sequence) // it has to wait since
+        continue;
+      if (!make_room(*text, 1)) {
+        end_if_alone(*text, events);
+        continue;
+      }
+      ready.push_back(text);
+      tokens.push_back({&*text->sequence, text->tokens.back()});
+    }
+    if (ready.empty())
+      return;
     const auto logits = model.write(tokens);
-    for (std::size_t i = 0; i < writing.size(); ++i)
-      events.push_back(draw(*writing[i], logits[i]));
+    for (std::size_t i = 0; i < ready.size(); ++i)
+      events.push_back(draw(*ready[i], logits[i]));
+  }
+
+  /// A text that still runs without room has the cache for itself, and has filled it.
+  static void end_if_alone(const Text& text, std::vector<Event>& events) {
+    if (text.sequence)
+      events.push_back(
+          {.id = text.id, .ends = StopReason::Context, .reused = text.reused.value_or(0)});
   }
 };
 
@@ -166,8 +165,12 @@ GenerationBatch::GenerationBatch(GenerationBatch&&) noexcept = default;
 GenerationBatch::Id GenerationBatch::add(std::vector<int> prompt, const GenerateOptions& options) {
   require_valid(options);
   impl_->model.require_tokens(prompt, "generate");
+  if (const BlockPool& pool = impl_->model.pool(); pool.blocks_for(prompt.size()) > pool.size())
+    impl_->model.refuse(prompt.size(), "generate");
   Sampler sampler(options, prompt, options.stop.value_or(impl_->stop));
-  impl_->texts.push_back({impl_->next, std::move(prompt), std::move(sampler), options.max_new});
+  const std::size_t size = prompt.size();
+  impl_->texts.push_back(
+      {impl_->next, std::move(prompt), size, std::move(sampler), options.max_new});
   return impl_->next++;
 }
 
@@ -176,12 +179,15 @@ void GenerationBatch::cancel(Id id) {
 }
 
 std::size_t GenerationBatch::running() const noexcept {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      impl_->texts, [](const Text& text) { return text.sequence.has_value(); }));
+  return impl_->running();
 }
 
 std::size_t GenerationBatch::waiting() const noexcept {
   return impl_->texts.size() - running();
+}
+
+std::uint64_t GenerationBatch::preempted() const noexcept {
+  return impl_->preempted;
 }
 
 std::vector<GenerationBatch::Event> GenerationBatch::step() {
@@ -194,7 +200,7 @@ std::vector<GenerationBatch::Event> GenerationBatch::step() {
   impl_->admit();
   std::vector<Text*> writing; // those whose prompts had been read before this step
   for (Text& text : impl_->texts)
-    if (text.sequence && !text.reads(impl_->model))
+    if (text.sequence && !text.reads())
       writing.push_back(&text);
   impl_->read(events);
   impl_->write(writing, events);

@@ -42,6 +42,17 @@ std::vector<int> looked_up(std::span<const int> text, std::size_t most) {
   return {};
 }
 
+/// Blocks that a budget pays for; 0: all that sequences have at their most.
+std::int64_t blocks_within(std::int64_t bytes, const LanguageConfig& config,
+                           const CacheSizes& sizes) {
+  const std::int64_t of_one = block_bytes(config, sizes.dtype);
+  if (bytes > 0 && bytes < of_one)
+    fail(ErrorKind::Memory,
+         "LanguageModel: a cache of {} bytes; a block of {} positions in {} needs {}", bytes,
+         CacheSizes::kBlock, egret::name_of(sizes.dtype), of_one);
+  return bytes / of_one;
+}
+
 } // namespace
 
 LanguageModel::LanguageModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -51,6 +62,8 @@ LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const LanguageModelOptions& options) {
+  if (options.cache_bytes < 0)
+    fail(ErrorKind::Value, "LanguageModel: a cache of {} bytes", options.cache_bytes);
   if (options.context < 0 || options.chunk < 1)
     fail(ErrorKind::Value,
          "LanguageModel: a context of {} and chunks of {}; neither may be less "
@@ -80,10 +93,11 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
       adapter = load_adapter(options.adapter, parameters_of(source, row, config).layers);
     }
     const DType dtype = options.dtype.value_or(stored_dtype(source, row, config));
-    const CacheSizes sizes{.sequences = options.sequences,
-                           .capacity = context,
-                           .chunk = std::min(options.chunk, context),
-                           .dtype = options.cache.value_or(dtype)};
+    CacheSizes sizes{.sequences = options.sequences,
+                     .capacity = context,
+                     .chunk = std::min(options.chunk, context),
+                     .dtype = options.cache.value_or(dtype)};
+    sizes.blocks = blocks_within(options.cache_bytes, config, sizes);
     require_memory(path.string(),
                    parameters_of(source, row, config).bytes(source, dtype, options.dequantize),
                    config, sizes);
@@ -147,6 +161,17 @@ std::int64_t LanguageModel::cache_bytes() const noexcept {
   return language::cache_bytes(config(), impl_->model.sizes());
 }
 
+CacheBlocks LanguageModel::cache_blocks() const noexcept {
+  const BlockPool& pool = impl_->model.pool();
+  return {.positions = pool.positions(),
+          .all = pool.size(),
+          .used = pool.size() - pool.available(),
+          .shared = pool.shared(),
+          .cached = pool.cached(),
+          .copied = pool.copied(),
+          .evicted = pool.evicted()};
+}
+
 Pooling LanguageModel::pooling() const noexcept {
   return impl_->pooling;
 }
@@ -168,24 +193,28 @@ Generated LanguageModel::generate(std::span<const int> prompt, const GenerateOpt
   require_valid(options);
   CachedModel& model = impl_->model;
   model.require_tokens(prompt, "generate");
-  model.keep(0, model.common(0, prompt));
   Sampler sampler(options, prompt, options.stop ? *options.stop : config().stop);
   Generated result;
   if (options.max_new == 0)
     return result;
+  BlockSequence sequence = model.sequence();
+  sequence.share(prompt.first(prompt.size() - 1));
+  if (!model.reserve(sequence, prompt.size() - sequence.size())) {
+    sequence.keep(0);
+    model.refuse(prompt.size(), "generate");
+  }
   std::vector<std::vector<float>> logits(1); // behind a token, and behind each one guessed
-  for (auto rest = prompt.subspan(model.held(0).size()); !rest.empty();) {
+  for (auto rest = prompt.subspan(sequence.size()); !rest.empty();) {
     const auto n = std::min(rest.size(), static_cast<std::size_t>(model.sizes().chunk));
-    logits[0] = model.read(0, rest.first(n));
+    logits[0] = model.read(sequence, rest.first(n));
     rest = rest.subspan(n);
   }
   std::vector<int> text(prompt.begin(), prompt.end()), guesses;
   for (std::size_t row = 0;;) {
     const std::optional<Draw> draw = sampler.next(logits[row]);
-    const std::size_t held =
-        model.held(0).size() - (guesses.size() - row); // but for what may be wrong
+    const std::size_t held = sequence.size() - (guesses.size() - row); // but for what may be wrong
     const auto end = [&](StopReason reason) {
-      model.keep(0, held);
+      sequence.keep(held);
       result.reason = reason;
       return result;
     };
@@ -205,20 +234,25 @@ Generated LanguageModel::generate(std::span<const int> prompt, const GenerateOpt
       ++result.accepted;
       continue;
     }
-    model.keep(0, held);
+    sequence.keep(held);
     const std::int64_t most =
         std::min({options.lookup, context() - static_cast<std::int64_t>(held) - 1,
                   options.max_new - std::ssize(result.tokens) - 1});
     guesses = looked_up(text, static_cast<std::size_t>(most));
-    result.guessed += std::ssize(guesses);
     row = 0;
+    if (!model.reserve(sequence, 1 + guesses.size())) {
+      guesses.clear();
+      if (!model.reserve(sequence, 1))
+        return end(StopReason::Context);
+    }
+    result.guessed += std::ssize(guesses);
     if (guesses.empty()) {
-      logits = {model.read(0, std::span(&token, 1))};
+      logits = {model.read(sequence, std::span(&token, 1))};
       continue;
     }
     std::vector<int> next = {token};
     next.insert(next.end(), guesses.begin(), guesses.end());
-    logits = model.check(next);
+    logits = model.check(sequence, next);
   }
 }
 

@@ -41,6 +41,13 @@ std::string what_fits(std::uint64_t weights, std::uint64_t free, const LanguageC
   integers.dtype = DType::I8;
   if (sizes.dtype != DType::I8 && fits(integers))
     return "a cache in i8 would fit";
+  // Blocks of one text at its most, or fewer that were asked for.
+  CacheSizes one = sizes;
+  one.sequences = 1;
+  one.blocks = 0;
+  if ((sizes.blocks > 0 || sizes.sequences > 1) && fits(one))
+    return fmt::format("a cache of at most {} MiB (--cache-mb) would fit", (free - weights) >> 20U);
+  sizes.blocks = 0;
   for (std::int64_t capacity = sizes.capacity / 2; capacity >= 64; capacity /= 2) {
     sizes.capacity = capacity;
     if (fits(sizes))
@@ -61,11 +68,11 @@ void require_memory(const std::string& path, std::int64_t weight_bytes,
     return;
   fail(ErrorKind::Memory,
        "LanguageModel: {}: weights of {} and a cache of {} ({} of {} positions in {}) are needed, "
-       "{} "
-       "are free on {}; {}",
-       path, size_text(weights), size_text(cache), sizes.sequences, sizes.capacity,
-       egret::name_of(sizes.dtype), size_text(free), device,
-       what_fits(weights, free, config, sizes));
+       "{} are free on {}; {}",
+       path, size_text(weights), size_text(cache),
+       sizes.blocks > 0 ? fmt::format("{} blocks", sizes.blocks) : std::to_string(sizes.sequences),
+       sizes.blocks > 0 ? CacheSizes::kBlock : sizes.capacity, egret::name_of(sizes.dtype),
+       size_text(free), device, what_fits(weights, free, config, sizes));
 }
 
 } // namespace egret::models::language

@@ -181,6 +181,21 @@ TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
           "--min-p is for folders and GGUF files", 2);
 }
 
+TEST_F(LanguageTool, ABudgetBoundsTheCache) {
+  // A block of 32 positions takes 16 KiB here: 64 blocks are 1 MiB.
+  const std::string generate = "generate " + model_ + " --context 4096 --cache-mb 1 --ids ";
+  std::vector<int> prompt(2100, 5);
+  Ran ran = egret_command(generate + fmt::format("{}", fmt::join(prompt, ",")));
+  EXPECT_EQ(ran.code, 1);
+  expect_contains(ran.err,
+                  "generate: 2100 tokens need 66 blocks of 32 positions, the cache has 64, "
+                  "of which 64 are free");
+  ran = egret_command("generate " + model_ + ids_ + " --max-new 64 --cache-mb 1 --stats");
+  EXPECT_EQ(ran.out, joined(golden_["greedy"], " ") + "\n");
+  expect_contains(ran.err, "a cache of 1.0 MB");
+  EXPECT_EQ(egret_command("generate " + model_ + ids_ + " --cache-mb 0").code, 2);
+}
+
 TEST_F(LanguageTool, QuantizeWritesAFolderThatGenerateReads) {
   const std::string quantize = "quantize " + folder_.path().string() + " " + path("small");
   const Ran ran = egret_command(quantize + " --type int8 --json");

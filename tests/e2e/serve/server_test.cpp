@@ -356,6 +356,44 @@ TEST(Engine, TakesAsManyJobsAsItHasRoomFor) {
   all.wait();
 }
 
+/// Jobs that find no blocks wait, as those that find no sequence do.
+TEST(Engine, JobsWaitForBlocksOfTheCache) {
+  Metrics metrics;
+  LanguageModel model = LanguageModel::load(folder().path(), {.context = 128});
+  const std::int64_t of_block = model.cache_bytes() / model.cache_blocks().all;
+  std::latch all(6);
+  {
+    Engine engine(
+        ServedModel(LanguageModel::load(
+            folder().path(), {.context = 128, .sequences = 4, .cache_bytes = 3 * of_block})),
+        Tokenizer::load(folder().path()), 2, 600, metrics);
+    for (int i = 0; i < 6; ++i) {
+      Job job{.prompt = std::vector<int>(33, 8 + i),
+              .options = {.max_new = 4, .stop = std::vector<int>{}}};
+      EXPECT_TRUE(engine
+                      .submit(std::move(job),
+                              [&](const Part& part) {
+                                EXPECT_EQ(part.failed, 0) << part.error;
+                                if (part.finish != nullptr) {
+                                  EXPECT_EQ(part.usage.written, 4U);
+                                  all.count_down();
+                                }
+                              })
+                      .has_value());
+    }
+    all.wait();
+    std::promise<Part> refused; // one that no waiting helps
+    Job job{.prompt = std::vector<int>(100, 8), .options = {.max_new = 1}};
+    (void)engine.submit(std::move(job), [&](const Part& part) { refused.set_value(part); });
+    const Part part = refused.get_future().get();
+    EXPECT_EQ(part.failed, 400);
+    test::expect_contains(part.error, "100 tokens need 4 blocks of 32 positions, the cache has 3");
+  }
+  const std::string text = metrics.text();
+  test::expect_contains(text, "egret_cache_blocks_used 0\n");
+  test::expect_contains(text, "egret_cache_blocks_free 3\n");
+}
+
 TEST(Engine, EndsJobsThatTakeTooLong) {
   Metrics metrics;
   Engine engine(ServedModel(LanguageModel::load(folder().path(), {.context = 4096})),

@@ -166,7 +166,7 @@ TEST(GenerationBatch, CancelledTextsLeaveTheirSequenceToOthers) {
   EXPECT_EQ(written(batch).at(again).reason, StopReason::Context);
 }
 
-TEST(GenerationBatch, ConversationsInTurnKeepTheirSequences) {
+TEST(GenerationBatch, ConversationsInTurnKeepTheirBlocks) {
   test::TempFolder folder;
   const nlohmann::json& golden = golden_language("gpt2");
   test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
@@ -193,16 +193,17 @@ TEST(GenerationBatch, ConversationsInTurnKeepTheirSequences) {
     return std::pair(reused, before);
   };
   EXPECT_EQ(turn(a).first, 0U);
-  EXPECT_EQ(turn(b).first, 0U) << "the header alone is not worth the other's tokens";
+  EXPECT_EQ(turn(b).first, header.size()) << "copied, so that the other keeps its tokens";
   for (int i = 0; i < 2; ++i)
     for (std::vector<int>* one : {&a, &b}) { // all but the last token written and the new one
       const auto [reused, size] = turn(*one);
       EXPECT_EQ(reused, size - 2);
     }
-  EXPECT_EQ(turn(c).first, header.size()) << "in the place of the one that has waited longest";
-  const auto [reused, size] = turn(b);
-  EXPECT_EQ(reused, size - 2);
-  EXPECT_EQ(turn(a).first, header.size());
+  EXPECT_EQ(turn(c).first, header.size()) << "more conversations than texts at once";
+  for (std::vector<int>* one : {&b, &a, &c}) {
+    const auto [reused, size] = turn(*one);
+    EXPECT_EQ(reused, size - 2);
+  }
 }
 
 } // namespace

@@ -203,12 +203,19 @@ TEST(Metrics, AreLinesOfPrometheus) {
   metrics.ended(0.3, 10, 4, 7);
   metrics.first_token(0.01);
   metrics.load(2, 1);
+  metrics.cache(
+      {.positions = 32, .all = 9, .used = 6, .shared = 2, .cached = 1, .copied = 5, .evicted = 4},
+      3);
   const std::string text = metrics.text();
   for (const char* line :
        {"egret_http_responses_total{endpoint=\"/v1/models\",code=\"200\"} 2\n",
         "egret_prompt_tokens_total 10\n", "egret_prompt_tokens_reused_total 4\n",
         "egret_generated_tokens_total 7\n", "egret_requests_running 2\n",
-        "egret_requests_waiting 1\n", "egret_request_seconds_bucket{le=\"0.2\"} 0\n",
+        "egret_requests_waiting 1\n", "egret_cache_blocks_used 6\n",
+        "egret_cache_blocks_shared 2\n", "egret_cache_blocks_free 3\n",
+        "egret_cache_blocks_cached 1\n", "egret_cache_blocks_copied_total 5\n",
+        "egret_cache_blocks_evicted_total 4\n", "egret_requests_preempted_total 3\n",
+        "egret_request_seconds_bucket{le=\"0.2\"} 0\n",
         "egret_request_seconds_bucket{le=\"0.5\"} 1\n",
         "egret_request_seconds_bucket{le=\"+Inf\"} 1\n", "egret_request_seconds_sum 0.3\n",
         "egret_time_to_first_token_seconds_bucket{le=\"0.01\"} 1\n",
