@@ -58,8 +58,8 @@ enum class IntrinsicId : std::uint8_t {
                       ///< All blocks come here. Before it only shared memory is written, and only
                       ///< buffers that are Buffer::settled are read. `unless_settled`: not where
                       ///< ArgBlock::settled says that these have their values
-  LaunchDependents, ///< the blocks of the next launch may come as soon as all blocks of this one
-                    ///< were here or have ended
+  LaunchDependents,   ///< the blocks of the next launch may come as soon as all blocks of this one
+                      ///< were here or have ended
   // Copies to a block's shared memory
   CopyAsync, ///< `elements` neighbours from `from` on to `to`: 4, 8 or 16 bytes, aligned so; zeros
              ///< where the mask fails. At any time up to the thread's WaitCopies for its group.
@@ -77,8 +77,8 @@ enum class IntrinsicId : std::uint8_t {
                   ///< before the first counts as ended
   BulkTensorCopy, ///< the box at coordinates `at`, innermost first, of tensor map `map` to `to`,
                   ///< zeros where it leaves the tensor; its bytes then count at `barrier`
-  BulkCopy, ///< `elements` neighbours from `from` on to `to`, a multiple of 16 bytes, aligned to
-            ///< 16; its bytes then count at `barrier`
+  BulkCopy,  ///< `elements` neighbours from `from` on to `to`, a multiple of 16 bytes, aligned to
+             ///< 16; its bytes then count at `barrier`
   CopyFence, ///< what asynchronous copies brought before the barrier that this thread waited at
              ///< is there for the products that it queues
   // Matrix units
