@@ -74,6 +74,18 @@ Lowered within_block(KernelProgram program, const Target& target) {
   return {true, std::move(program), ""};
 }
 
+void advance_ring(ProgramBuilder& builder, VarId stage, VarId parity, int stages) {
+  const auto number = [&](std::int64_t value) {
+    return builder.constant(Scalar::of(DType::I32, double(value)));
+  };
+  const ValueId phase = builder.read(parity);
+  const ValueId next = builder.apply(Op::Add, DType::I32, {builder.read(stage), number(1)});
+  const ValueId again = builder.apply(Op::Eq, DType::Bool, {next, number(stages)});
+  builder.set(stage, builder.apply(Op::Select, DType::I32, {again, number(0), next}));
+  const ValueId other = builder.apply(Op::Xor, DType::I32, {phase, number(1)});
+  builder.set(parity, builder.apply(Op::Select, DType::I32, {again, other, phase}));
+}
+
 void keep_registers(Launch& launch) {
   launch.blocks_per_core = std::max(1, 512 / launch.threads);
 }

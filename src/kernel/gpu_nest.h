@@ -48,6 +48,10 @@ void passes_by_slices(
 /// registers of kernels with much at hand.
 void keep_registers(Launch& launch);
 
+/// The next stage of a ring of `stages` in shared memory, and the parity of its phase, which
+/// changes behind the last one. Both are i32.
+void advance_ring(ProgramBuilder& builder, VarId stage, VarId parity, int stages);
+
 /// A power of two: the largest up to `n`, at least 1.
 int power_of_two_upto(std::int64_t n);
 

@@ -276,14 +276,7 @@ private:
       body(Expr(std::int64_t(whole) * t_.rows), left);
   }
 
-  void advance() {
-    const ValueId next = b_.apply(Op::Add, DType::I32, {b_.read(stage_), i32(1)});
-    const ValueId again = b_.apply(Op::Eq, DType::Bool, {next, i32(t_.stages)});
-    b_.set(stage_, b_.apply(Op::Select, DType::I32, {again, i32(0), next}));
-    const ValueId parity = b_.read(parity_);
-    b_.set(parity_, b_.apply(Op::Select, DType::I32,
-                             {again, b_.apply(Op::Xor, DType::I32, {parity, i32(1)}), parity}));
-  }
+  void advance() { advance_ring(b_, stage_, parity_, t_.stages); }
 
   /// One lane a row.
   void produce(const Expr& tiles) {

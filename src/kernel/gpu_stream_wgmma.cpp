@@ -306,14 +306,9 @@ private:
   }
   /// The next piece of the rings; after the last one begins their next phase.
   void advance() {
-    const ValueId stage = b_.read(stage_), parity = b_.read(parity_);
-    b_.set(last_stage_, stage);
-    b_.set(last_parity_, parity);
-    const ValueId next = b_.apply(Op::Add, DType::I32, {stage, i32(1)});
-    const ValueId again = b_.apply(Op::Eq, DType::Bool, {next, i32(t_.stages)});
-    b_.set(stage_, b_.apply(Op::Select, DType::I32, {again, i32(0), next}));
-    b_.set(parity_, b_.apply(Op::Select, DType::I32,
-                             {again, b_.apply(Op::Xor, DType::I32, {parity, i32(1)}), parity}));
+    b_.set(last_stage_, b_.read(stage_));
+    b_.set(last_parity_, b_.read(parity_));
+    advance_ring(b_, stage_, parity_, t_.stages);
   }
   Expr stage() { return value_symbol(b_.read(stage_)); }
   Expr last_stage() { return value_symbol(b_.read(last_stage_)); }

@@ -1,6 +1,7 @@
 #include "kernel/gpu_wgmma.h"
 
 #include "kernel/analysis.h"
+#include "kernel/gpu_nest.h"
 #include "kernel/gpu_shares.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma_side.h"
@@ -214,14 +215,7 @@ public:
 private:
   ValueId i32(std::int64_t value) { return b_.constant(Scalar::of(DType::I32, double(value))); }
   /// The next piece of the ring; after the last one begins its next phase.
-  void advance() {
-    const ValueId next = b_.apply(Op::Add, DType::I32, {b_.read(stage_), i32(1)});
-    const ValueId again = b_.apply(Op::Eq, DType::Bool, {next, i32(t_.stages)});
-    b_.set(stage_, b_.apply(Op::Select, DType::I32, {again, i32(0), next}));
-    const ValueId parity = b_.read(parity_);
-    b_.set(parity_, b_.apply(Op::Select, DType::I32,
-                             {again, b_.apply(Op::Xor, DType::I32, {parity, i32(1)}), parity}));
-  }
+  void advance() { advance_ring(b_, stage_, parity_, t_.stages); }
 
   /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {

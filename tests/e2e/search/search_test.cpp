@@ -503,7 +503,8 @@ TEST(SearchLibraries, ReportsSayWhyThereIsNoneAndKeysHoldTheVersion) {
 TEST(SearchLibraries, AreForbiddenWithTheirReason) {
   const test::TempFolder folder;
   ir::Graph g;
-  const Expr n(8); // too small for another layout of a factor to win, whose product is another region
+  const Expr n(
+      8); // too small for another layout of a factor to win, whose product is another region
   const ir::NodeId a = g.input("a", DType::F32, {n, n});
   g.outputs = {g.reduce(
       Op::ReduceSum,
