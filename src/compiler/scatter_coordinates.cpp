@@ -1,5 +1,7 @@
 #include "compiler/scatter_coordinates.h"
 
+#include "kernel/analysis.h"
+
 #include "egret/error.h"
 
 #include <algorithm>
@@ -24,7 +26,7 @@ public:
     const BodyValue* select = applied(index, Op::Select);
     if (select == nullptr)
       return std::nullopt;
-    if (is_place(select->args[0]))
+    if (kernel::place_test(s_, *select))
       return chosen(*select, extent);
     const Affine otherwise = affine(select->args[2]);
     if (otherwise.value >= 0 || !proves_less(otherwise.base, Expr(0)))
@@ -128,13 +130,6 @@ private:
         return true;
     }
     return false;
-  }
-
-  /// Whether a condition asks for a place along an axis.
-  bool is_place(int condition) const {
-    const BodyValue* less = applied(condition, Op::Lt);
-    return less != nullptr && at(less->args[0]).kind == BodyValue::Kind::Index &&
-           at(less->args[1]).kind == BodyValue::Kind::Constant;
   }
 
   /// A choice between two coordinates of one line.

@@ -83,6 +83,23 @@ std::optional<std::int64_t> usual_stride_in(const Region& region, const std::vec
 
 } // namespace
 
+std::optional<PlaceTest> place_test(const Stage& stage, const BodyValue& choice) {
+  const auto is = [](const BodyValue& v, Op op) {
+    return v.kind == BodyValue::Kind::Apply && v.op == op;
+  };
+  if (!is(choice, Op::Select))
+    return std::nullopt;
+  const BodyValue& test = stage.body[std::size_t(choice.args[0])];
+  if (!is(test, Op::Lt))
+    return std::nullopt;
+  const BodyValue& index = stage.body[std::size_t(test.args[0])];
+  const BodyValue& end = stage.body[std::size_t(test.args[1])];
+  if (index.kind != BodyValue::Kind::Index || end.kind != BodyValue::Kind::Constant ||
+      !is_integer(index.dtype))
+    return std::nullopt;
+  return PlaceTest{&index, end.constant.as_int()};
+}
+
 std::set<int> loads_of(const Stage& stage, int value) {
   std::set<int> loads;
   std::vector<int> waiting{value};

@@ -5,10 +5,18 @@
 #include "kernel/schedule.h"
 #include "kernel/target.h"
 
+#include <optional>
 #include <set>
 #include <span>
 
 namespace egret::kernel {
+
+/// The condition of a choice by a place: select(index < end, .., ..) of a stage's body.
+struct PlaceTest {
+  const BodyValue* index; ///< of Kind::Index
+  std::int64_t end;
+};
+std::optional<PlaceTest> place_test(const Stage& stage, const BodyValue& choice);
 
 /// The loads that a value of a stage's body reads, each once.
 std::set<int> loads_of(const Stage& stage, int value);

@@ -331,23 +331,16 @@ bool add_pieces(const Region& region, const Stage& stage, int value,
     pieces.push_back({v.load, where});
     return pieces.size() <= kMost;
   }
-  if (v.kind != BodyValue::Kind::Apply || v.op != Op::Select)
+  const auto test = place_test(stage, v);
+  if (!test || test->index->dtype != DType::I64)
     return false;
-  const BodyValue& test = stage.body[v.args[0]];
-  if (test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
-    return false;
-  const BodyValue &index = stage.body[test.args[0]], &bound = stage.body[test.args[1]];
-  if (index.kind != BodyValue::Kind::Index || bound.kind != BodyValue::Kind::Constant ||
-      index.dtype != DType::I64)
-    return false;
-  const Expr end(bound.constant.as_int());
+  const Expr &index = test->index->index, end(test->end);
   for (const bool below : {true, false}) {
     std::vector<Guard> inside = where;
     const auto same = std::find_if(inside.begin(), inside.end(),
-                                   [&](const Guard& g) { return g.value == index.index; });
+                                   [&](const Guard& g) { return g.value == index; });
     if (same == inside.end())
-      inside.push_back(below ? Guard{index.index, Expr(-kFar), end}
-                             : Guard{index.index, end, Expr(kFar)});
+      inside.push_back(below ? Guard{index, Expr(-kFar), end} : Guard{index, end, Expr(kFar)});
     else
       *same = below ? Guard{same->value, same->lo, min(same->hi, end)}
                     : Guard{same->value, max(same->lo, end), same->hi};

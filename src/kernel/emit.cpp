@@ -1,5 +1,7 @@
 #include "kernel/emit.h"
 
+#include "kernel/analysis.h"
+
 #include "support/fail.h"
 
 #include <algorithm>
@@ -480,32 +482,28 @@ struct Emitter::Body {
     return -1;
   }
 
-  /// The index and the number of a choice whose condition is that one is below the other.
-  std::optional<std::pair<Expr, Expr>> place_test(const BodyValue& choice) const {
-    const BodyValue& test = stage.body[std::size_t(choice.args[0])];
-    if (choice.op != Op::Select || test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
+  /// The index of a choice by a place, at the point, and the number that it is compared with.
+  std::optional<std::pair<Expr, Expr>> test_at_point(const BodyValue& choice) const {
+    const auto test = place_test(stage, choice);
+    if (!test || (test->index->dtype != DType::I64 && test->index->dtype != DType::I32))
       return std::nullopt;
-    const BodyValue& index = stage.body[std::size_t(test.args[0])];
-    const BodyValue& bound = stage.body[std::size_t(test.args[1])];
-    if (index.kind != BodyValue::Kind::Index || bound.kind != BodyValue::Kind::Constant ||
-        (index.dtype != DType::I64 && index.dtype != DType::I32))
-      return std::nullopt;
-    const Expr place = at_point(index.index, stage, point, {});
-    if (index.dtype == DType::I32 && (place.lower() < INT32_MIN || place.upper() > INT32_MAX))
+    const Expr place = at_point(test->index->index, stage, point, {});
+    if (test->index->dtype == DType::I32 &&
+        (place.lower() < INT32_MIN || place.upper() > INT32_MAX))
       return std::nullopt; // the value wraps, the expression would not
-    return std::pair(place, Expr(bound.constant.as_int()));
+    return std::pair(place, Expr(test->end));
   }
 
   /// Which way a choice goes, where the point alone says so.
   std::optional<bool> known_choice(const BodyValue& choice) const {
-    const auto test = place_test(choice);
+    const auto test = test_at_point(choice);
     return test && test->first.is_constant() ? std::optional(proves_less(test->first, test->second))
                                              : std::nullopt;
   }
 
   /// The condition of a choice as a guard, where it is the same in all lanes and can hold and fail.
   std::optional<Guard> shared_condition(const BodyValue& choice) const {
-    const auto test = place_test(choice);
+    const auto test = test_at_point(choice);
     if (!test || e.varies(test->first) || proves_less(test->first, test->second) ||
         proves_less_equal(test->second, test->first))
       return std::nullopt;

@@ -27,13 +27,6 @@ DType matrix_type(const Region& region, const ContractionForm& form) {
   return factor_of(region, form, form.right).dtype;
 }
 
-int power_below(std::int64_t n, int most) {
-  int p = 1;
-  while (p * 2 <= n && p * 2 <= most)
-    p *= 2;
-  return p;
-}
-
 Point FewRows::of_row(const GpuTile& tile, const Expr& row) const {
   Point p = tile.batch;
   if (!f_.rows.axes.empty())

@@ -24,9 +24,6 @@ FoundContraction find_few_rows(const Region& region);
 /// The type in which memory holds the matrix.
 DType matrix_type(const Region& region, const ContractionForm& form);
 
-/// The largest power of two that is at most n and at most `most`.
-int power_below(std::int64_t n, int most);
-
 /// Values and results of such products in one kernel: of one, or of several that have all axes in
 /// common. Keeps references.
 class FewRows {

@@ -2,7 +2,7 @@
 // copies: each multiprocessor holds one block, one of whose warps keeps a ring in shared memory
 // full of rows of the matrix, while the others share out the depth and multiply. The rows of the
 // left side stay in registers. The ring is filled while the launch before is still running, where
-// the matrix is known to be there (ArgBlock::settled): programmatic dependent launch (CUDA
+// the matrix is known to be there (Buffer::settled): programmatic dependent launch (CUDA
 // programming guide).
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
@@ -20,7 +20,6 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr int kSubgroup = 32;
 constexpr int kMostHeld = 64;       ///< elements of the left side in a thread's registers
 constexpr int kMostProducts = 1024; ///< of a thread for a piece of the ring
 constexpr std::int64_t kMostPieceRows = 16;
@@ -166,33 +165,30 @@ std::int64_t left_sides(const Region& r, const FoundRing& found) {
 }
 
 struct RingTiles {
+  int subgroup = 1;
   int lanes = 1;   ///< neighbours along the depth that a thread reads at once
   int warps = 8;   ///< that multiply; each has a share of the depth
   int rows = 1;    ///< of each matrix in a piece of the ring
   int stages = 2;  ///< pieces of the ring
   int columns = 1; ///< of a block's tile: rows of each matrix
-  /// Neighbouring pieces are of different blocks, so that all of them read one stretch of memory at
-  /// a time; else each block has a stretch of its own.
-  bool spread = false;
-  int consumers() const { return warps * kSubgroup; }
-  int threads() const { return consumers() + kSubgroup; }
+  int consumers() const { return warps * subgroup; }
+  int threads() const { return consumers() + subgroup; }
   int step() const { return consumers() * lanes; } ///< along the depth
 };
 
-constexpr Knob kGpuRingKnobs[] = {{"warps", 1, 16},
-                                  {"rows", 1, 32},
-                                  {"stages", 2, 32},
-                                  {"columns", 1, 1 << 20},
-                                  {"spread", 0, 1}};
+constexpr Knob kGpuRingKnobs[] = {
+    {"warps", 1, 16}, {"rows", 1, 32}, {"stages", 2, 32}, {"columns", 1, 1 << 20}};
 
-RingTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& f) {
+RingTiles ring_tiles_of(const Schedule& s, const Region& r, const ContractionForm& f,
+                        const Target& target) {
   RingTiles t;
-  t.lanes = power_below(kWidestAccess / std::int64_t(size_of(matrix_type(r, f))), 8);
+  t.subgroup = std::max(target.subgroup, 1);
+  t.lanes = power_of_two_upto(
+      std::min<std::int64_t>(kWidestAccess / std::int64_t(size_of(matrix_type(r, f))), 8));
   t.warps = int(s.knob("warps", 8));
   t.rows = int(s.knob("rows", 1));
   t.stages = int(s.knob("stages", 2));
   t.columns = int(s.knob("columns", 1));
-  t.spread = s.knob("spread", 0) != 0;
   return t;
 }
 
@@ -203,12 +199,11 @@ public:
       : r_(region), products_(found.products), f_(found.products.front()), t_(tiles), s_(schedule),
         b_(region.name), e_(b_, region), product_(e_, found.products, true),
         left_rows_(int(f_.rows.extent.value())), row_bytes_(found.row_bytes()),
-        thread_(thread_variable(tiles.threads())), lane_(floormod(thread_, kSubgroup)),
+        thread_(thread_variable(tiles.threads())), lane_(floormod(thread_, tiles.subgroup)),
         stage_(b_.variable({DType::I32, 1})), parity_(b_.variable({DType::I32, 1})) {
     for (const Staged& s : found.arrays) {
       rings_.push_back({s, b_.shared("ring", r_.operands[std::size_t(s.operand)].dtype,
                                      std::int64_t(t_.stages) * t_.rows * s.elements, 128)});
-      b_.mark_settled(e_.operand_buffer(s.operand));
     }
     full_ = b_.shared("full", DType::U64, t_.stages);
     empty_ = b_.shared("empty", DType::U64, t_.stages);
@@ -226,6 +221,8 @@ public:
     launch.workers = Expr(1);
     if (is_empty(r_, result_axes(r_.stages[std::size_t(f_.stage)])))
       return b_.finish(launch);
+    for (const Ring& ring : rings_)
+      b_.mark_settled(e_.operand_buffer(ring.array.operand));
     across_ = max(ceildiv(f_.columns.extent, t_.columns), Expr(1));
     launch.workers = f_.batch.extent * across_;
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
@@ -237,8 +234,8 @@ public:
     });
     b_.barrier();
     b_.either(
-        {{floordiv(thread_, kSubgroup), Expr(0), Expr(t_.warps)}}, [&] { consume(launch.workers); },
-        [&] { produce(launch.workers); });
+        {{floordiv(thread_, t_.subgroup), Expr(0), Expr(t_.warps)}},
+        [&] { consume(launch.workers); }, [&] { produce(launch.workers); });
     return b_.finish(launch);
   }
 
@@ -259,21 +256,18 @@ private:
     tile.batch.at.resize(r_.axes.size());
     put_index(tile.batch, r_, f_.batch, floordiv(number, across_));
     tile.first_row = Expr(0);
-    tile.first_column = floormod(number, across_) * Expr(t_.spread ? t_.rows : t_.columns);
+    tile.first_column = floormod(number, across_) * Expr(t_.rows);
     return tile;
   }
-  /// Where the row `row` of the piece is that begins with a tile's column `first`.
-  Expr column_at(const Expr& first, const Expr& row) const {
-    return (t_.spread ? first * across_ : first) + row;
+  /// Where row `row` of piece `piece` is, counted from the tile's first column. Neighbouring pieces
+  /// are of different tiles, so that all blocks read one stretch of memory at a time.
+  Expr column_at(const Expr& piece, const Expr& row) const {
+    return piece * across_ * Expr(t_.rows) + row;
   }
 
-  /// The pieces of a tile: first the whole ones, then what is left.
-  void each_piece(const std::function<void(const Expr& first, int rows)>& body) {
-    const int whole = t_.columns / t_.rows, left = t_.columns % t_.rows;
-    b_.loop(Expr(0), Expr(whole), Expr(1), Expr(whole), Bind::Serial,
-            [&](const Expr& i) { body(i * Expr(t_.rows), t_.rows); });
-    if (left > 0)
-      body(Expr(std::int64_t(whole) * t_.rows), left);
+  void each_piece(const std::function<void(const Expr& piece)>& body) {
+    const Expr pieces(t_.columns / t_.rows);
+    b_.loop(Expr(0), pieces, Expr(1), pieces, Bind::Serial, body);
   }
 
   void advance() { advance_ring(b_, stage_, parity_, t_.stages); }
@@ -284,19 +278,17 @@ private:
     b_.set(parity_, i32(1)); // the ring is empty at the start
     b_.grid_loop(tiles, [&](const Expr& number) {
       const GpuTile tile = tile_of(number);
-      each_piece([&](const Expr& first, int rows) {
+      each_piece([&](const Expr& piece) {
         const Expr stage = value_symbol(b_.read(stage_));
         b_.mbarrier_wait(empty_, stage, b_.read(parity_));
-        b_.when({{lane_, Expr(0), Expr(rows)}}, [&] {
+        b_.when({{lane_, Expr(0), Expr(t_.rows)}}, [&] {
           b_.mbarrier_arrive(full_, stage, row_bytes_);
-          const Point p = product_.of_column_within(tile, column_at(first, lane_));
+          const Point p = product_.of_column_within(tile, column_at(piece, lane_));
           for (const Ring& ring : rings_)
             b_.bulk_copy(ring.buffer, ring.place(stage, lane_, t_.rows),
                          e_.operand_buffer(ring.array.operand), row_begin(ring.array, p),
                          ring.array.elements, full_, stage);
         });
-        if (rows < t_.rows)
-          b_.when({{lane_, Expr(rows), Expr(t_.rows)}}, [&] { b_.mbarrier_arrive(full_, stage); });
         advance();
       });
     });
@@ -324,7 +316,7 @@ private:
     b_.grid_loop(tiles, [&](const Expr& number) {
       const GpuTile tile = tile_of(number);
       hold_left(tile);
-      each_piece([&](const Expr& first, int rows) { multiply(tile, first, rows); });
+      each_piece([&](const Expr& piece) { multiply(tile, piece); });
       meet();
       product_.each_result(
           tile, left_rows_, t_.columns, thread_, t_.consumers(),
@@ -335,8 +327,7 @@ private:
             return sum;
           },
           [&](const Expr& column) {
-            const Expr row = floormod(column, t_.rows);
-            return column_at(column - row, row);
+            return column_at(floordiv(column, t_.rows), floormod(column, t_.rows));
           });
       meet(); // the parts have been read
     });
@@ -365,17 +356,17 @@ private:
     return held_[std::size_t((product * left_rows_ + row) * steps() + step)];
   }
 
-  void multiply(const GpuTile& tile, const Expr& first, int rows) {
+  void multiply(const GpuTile& tile, const Expr& piece) {
     const Expr stage = value_symbol(b_.read(stage_));
     b_.mbarrier_wait(full_, stage, b_.read(parity_));
     const auto count = int(products_.size());
-    std::vector<ValueId> sums(std::size_t(count * rows * left_rows_),
+    std::vector<ValueId> sums(std::size_t(count * t_.rows * left_rows_),
                               b_.constant(Scalar::of(f_.accumulator, 0.0)));
     const auto sum_of = [&](int product, int m, int row) -> ValueId& {
-      return sums[std::size_t((product * rows + m) * left_rows_ + row)];
+      return sums[std::size_t((product * t_.rows + m) * left_rows_ + row)];
     };
-    for (int m = 0; m < rows; ++m) {
-      const Point p = product_.of_column_within(tile, column_at(first, Expr(m)));
+    for (int m = 0; m < t_.rows; ++m) {
+      const Point p = product_.of_column_within(tile, column_at(piece, Expr(m)));
       for (int product = 0; product < count; ++product) {
         const ContractionForm& f = products_[std::size_t(product)];
         std::vector<std::pair<const Ring*, Expr>> begins; // of the product's rings, of this row
@@ -398,12 +389,12 @@ private:
     b_.subgroup_barrier();
     b_.when({{lane_, Expr(0), Expr(1)}}, [&] { b_.mbarrier_arrive(empty_, stage); });
     for (int product = 0; product < count; ++product)
-      for (int m = 0; m < rows; ++m)
+      for (int m = 0; m < t_.rows; ++m)
         for (int row = 0; row < left_rows_; ++row)
           b_.store(part_,
-                   parts_of(floordiv(thread_, kSubgroup), product) +
-                       Expr(std::int64_t(row) * t_.columns) + first + Expr(m),
-                   b_.reduce_threads(Monoid::Sum, sum_of(product, m, row), kSubgroup),
+                   parts_of(floordiv(thread_, t_.subgroup), product) +
+                       Expr(std::int64_t(row) * t_.columns) + piece * Expr(t_.rows) + Expr(m),
+                   b_.reduce_threads(Monoid::Sum, sum_of(product, m, row), t_.subgroup),
                    {{lane_, Expr(0), Expr(1)}});
     advance();
   }
@@ -459,10 +450,10 @@ constexpr std::int64_t kMostStages = 4;
 
 std::string refused(const Region& region, const FoundRing& found, const RingTiles& tiles) {
   const ContractionForm& f = found.products.front();
-  if (tiles.columns % f.columns.slices != 0)
-    return "a tile has some of a column's slices";
-  if (tiles.spread && (tiles.columns % tiles.rows != 0 || tiles.rows % f.columns.slices != 0))
-    return "pieces that are spread are not whole";
+  if (tiles.columns % tiles.rows != 0 || tiles.rows % f.columns.slices != 0)
+    return "a tile has some rows of a piece, or a piece some of a column's slices";
+  if (tiles.rows > tiles.subgroup)
+    return "more rows of a piece than lanes that copy them";
   const std::int64_t rows = f.rows.extent.value(),
                      held = ceil_quotient(f.depth.extent.value(), tiles.step()) * tiles.lanes;
   if (held * rows * left_sides(region, found) > kMostHeld)
@@ -510,12 +501,8 @@ public:
                                    kMostStages);
         Schedule s;
         s.generator = name();
-        s.knobs = {{"warps", warps},
-                   {"rows", of_piece},
-                   {"stages", stages},
-                   {"columns", each},
-                   {"spread", 1}};
-        if (stages >= 3 && refused(region, found, tiles_of(s, region, f)).empty() &&
+        s.knobs = {{"warps", warps}, {"rows", of_piece}, {"stages", stages}, {"columns", each}};
+        if (stages >= 3 && refused(region, found, ring_tiles_of(s, region, f, target)).empty() &&
             std::find(space.begin(), space.end(), s) == space.end())
           space.push_back(std::move(s));
       }
@@ -532,7 +519,7 @@ public:
     if (auto why = refused_settings(schedule, target, kGpuRingKnobs); !why.empty())
       return {false, {}, why};
     const ContractionForm& f = found.products.front();
-    const RingTiles tiles = tiles_of(schedule, region, f);
+    const RingTiles tiles = ring_tiles_of(schedule, region, f, target);
     if (auto why = refused(region, found, tiles); !why.empty())
       return {false, {}, why};
     return within_block(GpuRing(region, found, tiles, schedule).run(), target);

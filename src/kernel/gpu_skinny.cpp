@@ -7,6 +7,7 @@
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
 #include "kernel/gpu_few_rows.h"
+#include "kernel/gpu_nest.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma.h"
 #include "kernel/knobs.h"
@@ -47,14 +48,15 @@ struct SkinnyTiles {
 SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& f) {
   SkinnyTiles t;
   const auto knob = [&](const char* name, int otherwise, int most) {
-    return power_below(s.knob(name, otherwise), most);
+    return power_of_two_upto(std::min<std::int64_t>(s.knob(name, otherwise), most));
   };
   t.along_depth = f.right.order != Side::Order::Panel;
   const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWidestAccess;
-  t.lanes = power_below(bytes / std::int64_t(size_of(matrix_type(r, f))), 16);
+  t.lanes = power_of_two_upto(
+      std::min<std::int64_t>(bytes / std::int64_t(size_of(matrix_type(r, f))), 16));
   t.deep = knob("deep", t.along_depth ? 32 : 8, 32);
   const auto slices = int(f.columns.slices); // of which each thread has as many columns
-  t.outputs = slices * power_below(s.knob("outputs", 2) / slices, 16);
+  t.outputs = slices * power_of_two_upto(std::min<std::int64_t>(s.knob("outputs", 2) / slices, 16));
   t.warps_k = knob("wk", 4, 16);
   t.warps_n = knob("wn", 1, 16);
   t.unroll = knob("unroll", 2, 32);
@@ -327,9 +329,10 @@ public:
       while (across > 1 && across / 2 * lanes >= depth)
         across /= 2;
       const std::int64_t steps = std::max<std::int64_t>(depth / (32 * lanes), 1);
-      const std::int64_t outputs = power_below(
-          std::max<std::int64_t>(columns * across / (32 * 4 * cores), 1), rows > 4 ? 2 : 4);
-      const std::int64_t wk = power_below(std::max<std::int64_t>(steps / 2, 1), 8);
+      const std::int64_t outputs = power_of_two_upto(std::min<std::int64_t>(
+          std::max<std::int64_t>(columns * across / (32 * 4 * cores), 1), rows > 4 ? 2 : 4));
+      const std::int64_t wk =
+          power_of_two_upto(std::min<std::int64_t>(std::max<std::int64_t>(steps / 2, 1), 8));
       const auto turns = [&](std::int64_t unroll) { // no more than there are
         return across * lanes >= depth ? 1 : unroll;
       };
@@ -349,8 +352,8 @@ public:
                                                   : std::vector<std::int64_t>{8, 16, 4};
       for (const std::int64_t lanes_deep : order)
         for (const std::int64_t unroll : {8, 4}) {
-          const std::int64_t wk =
-              power_below(std::max<std::int64_t>(depth / (lanes_deep * unroll), 1), 8);
+          const std::int64_t wk = power_of_two_upto(
+              std::min<std::int64_t>(std::max<std::int64_t>(depth / (lanes_deep * unroll), 1), 8));
           add(1, wk, rows > 4 ? unroll / 2 : unroll, lanes_deep);
         }
       add(1, 16, 4, 8);

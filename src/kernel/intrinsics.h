@@ -55,9 +55,10 @@ enum class IntrinsicId : std::uint8_t {
   // Launches that overlap (programmatic dependent launch, CUDA programming guide). A program
   // without a GridDependencyWait has one before everything else
   GridDependencyWait, ///< until the launch before this one has ended and its memory can be seen.
-                      ///< All blocks come here. Before it only shared memory is written, and only
-                      ///< buffers that are Buffer::settled are read. `unless_settled`: not where
-                      ///< ArgBlock::settled says that these have their values
+                      ///< All blocks come here. Before it only shared memory is written, and
+                      ///< nothing else is read. `unless_settled`: not where the launch is told that
+                      ///< buffers which are Buffer::settled have their values; behind such a wait
+                      ///< alone, these may be read
   LaunchDependents,   ///< the blocks of the next launch may come as soon as all blocks of this one
                       ///< were here or have ended
   // Copies to a block's shared memory

@@ -312,11 +312,6 @@ struct ArgBlock {
   void* const* worker_memory; ///< by worker: memory for its Worker buffers, laid out in order, each
                               ///< aligned to 64 bytes
   void* barrier;              ///< backend's barrier object; null when uses_barrier is false
-  /// Of launches that overlap: buffers that are Buffer::settled had their values when the launch
-  /// before this one began, and it leaves them as they are.
-  bool settled = false;
-  /// The next launch may begin as soon as all blocks of this one have; else as they end.
-  bool lets_next_begin = false;
 };
 
 /// Whether some buffer is Buffer::settled: such a program has the waits of GridDependencyWait.

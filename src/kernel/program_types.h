@@ -36,8 +36,8 @@ struct Buffer {
   std::int64_t alignment = 64;
   bool aliased = false; ///< an operand whose memory an output may take over: what is read may
                         ///< change during the launch
-  /// Where ArgBlock::settled says so, it is read before the launch before this one has ended. See
-  /// IntrinsicId::GridDependencyWait.
+  /// May be read before the launch before this one has ended, where the launch is told that the
+  /// values are there. See IntrinsicId::GridDependencyWait.
   bool settled = false;
 };
 

@@ -44,10 +44,36 @@ public:
       group(g);
     if (p_.product)
       product(*p_.product);
+    settled();
     block(p_.body);
   }
 
 private:
+  /// Programs with settled buffers wait for the launch before by themselves.
+  void settled() {
+    const auto waits = [&](bool fully) {
+      return any_statement(p_.body, [&](const Stmt& s) {
+        const auto* use = get_if<Intrinsic>(s);
+        return use && use->id == IntrinsicId::GridDependencyWait &&
+               !(fully && use->number("unless_settled") != 0);
+      });
+    };
+    for (const Buffer& b : p_.buffers)
+      check(!b.settled || (b.space == Space::Argument && !b.written && waits(true)),
+            "buffer {} is settled, but no argument that is only read, or nothing waits", b.name);
+    if (!waits(false))
+      return;
+    check(has_settled(p_), "a program waits for the launch before, and has no settled buffer");
+    waited_ = Waited::No;
+  }
+
+  /// Of what other launches may be writing.
+  void reach(const Buffer& b, bool only_read) const {
+    check(b.space == Space::Shared || waited_ == Waited::Yes ||
+              (waited_ == Waited::ForSettled && only_read && b.settled),
+          "buffer {} is accessed before the launch before has ended", b.name);
+  }
+
   void product(const LibraryProduct& p) const {
     check(threads_ > 0 && p_.body.empty() && p_.dims.empty() && p_.scalars.empty(),
           "a library's product beside other work");
@@ -404,6 +430,7 @@ private:
             [&](const inst::Load& x) {
               const Buffer& from = buffer(x.from.buffer);
               check(from.read, "buffer {} is read", from.name);
+              reach(from, true);
               check(from.dtype == type.dtype, "a load of another dtype than buffer {}'s",
                     from.name);
               expr(x.from.index, type.lanes);
@@ -509,6 +536,7 @@ private:
 
   void memory(const IntrinsicInfo& info, const MemoryOperand& operand, const Address& at) const {
     const Buffer& b = buffer(at.buffer);
+    reach(b, operand.effect == MemoryOperand::Effect::Read);
     check(std::find(operand.spaces.begin(), operand.spaces.end(), b.space) != operand.spaces.end(),
           "{}: {} is in buffer {}", info.name, operand.name, b.name);
     check(!operand.dtype || b.dtype == *operand.dtype, "{}: {} is of {} in buffer {}", info.name,
@@ -571,42 +599,53 @@ private:
   }
 
   void statement(const Stmt& s, std::vector<ValueId>& made) {
-    std::visit(overloaded{[&](const Let& x) {
-                            let(x);
-                            made.push_back(x.target);
-                          },
-                          [&](const Assign& x) {
-                            check(variable(x.variable) == value(x.value),
-                                  "variable {} is set to another type", x.variable);
-                          },
-                          [&](const Store& x) { store(x); }, [&](const For& x) { loop(x); },
-                          [&](const If& x) {
-                            mask(x.condition, 1);
-                            const int level =
-                                std::exchange(level_, std::min(level_, level_of(x.condition)));
-                            const bool moved = moved_registers_;
-                            block(x.body);
-                            const bool moved_there = std::exchange(moved_registers_, moved);
-                            block(x.otherwise);
-                            moved_registers_ = moved_registers_ || moved_there;
-                            level_ = level;
-                          },
-                          [&](const Barrier&) { barrier(); },
-                          [&](const Intrinsic& x) {
-                            const IntrinsicInfo& info = info_of(x.id);
-                            check(!info.result && !info.body, "{} stands alone", info.name);
-                            intrinsic(x, {});
-                            if (x.id == IntrinsicId::ReallocateRegisters)
-                              move_registers();
-                          },
-                          [&](const Acquire& x) {
-                            check(info_of(x.by.id).body, "{} lets nobody in",
-                                  info_of(x.by.id).name);
-                            intrinsic(x.by, {});
-                            block(x.body);
-                          },
-                          [&](const InProblem& x) { problem(x); }},
-               s.node);
+    std::visit(
+        overloaded{[&](const Let& x) {
+                     let(x);
+                     made.push_back(x.target);
+                   },
+                   [&](const Assign& x) {
+                     check(variable(x.variable) == value(x.value),
+                           "variable {} is set to another type", x.variable);
+                   },
+                   [&](const Store& x) { store(x); }, [&](const For& x) { loop(x); },
+                   [&](const If& x) {
+                     mask(x.condition, 1);
+                     const int level =
+                         std::exchange(level_, std::min(level_, level_of(x.condition)));
+                     const bool moved = moved_registers_;
+                     const Waited waited = waited_;
+                     block(x.body);
+                     const bool moved_there = std::exchange(moved_registers_, moved);
+                     const Waited waited_there = std::exchange(waited_, waited);
+                     block(x.otherwise);
+                     moved_registers_ = moved_registers_ || moved_there;
+                     waited_ = std::min(waited_, waited_there);
+                     level_ = level;
+                   },
+                   [&](const Barrier&) { barrier(); },
+                   [&](const Intrinsic& x) {
+                     const IntrinsicInfo& info = info_of(x.id);
+                     check(!info.result && !info.body, "{} stands alone", info.name);
+                     intrinsic(x, {});
+                     if (x.id == IntrinsicId::BulkTensorCopy)
+                       reach(buffer(p_.tensor_maps[std::size_t(x.number("map"))].buffer), true);
+                     if (x.id == IntrinsicId::ReallocateRegisters)
+                       move_registers();
+                     if (x.id == IntrinsicId::GridDependencyWait)
+                       waited_ =
+                           std::max(waited_, x.number("unless_settled") != 0 ? Waited::ForSettled
+                                                                             : Waited::Yes);
+                   },
+                   [&](const Acquire& x) {
+                     check(info_of(x.by.id).body, "{} lets nobody in", info_of(x.by.id).name);
+                     intrinsic(x.by, {});
+                     const Waited waited = waited_;
+                     block(x.body);
+                     waited_ = waited;
+                   },
+                   [&](const InProblem& x) { problem(x); }},
+        s.node);
   }
 
   void let(const Let& x) {
@@ -623,6 +662,7 @@ private:
     const Type& t = value(x.value);
     const Buffer& to = buffer(x.to.buffer);
     check(to.written, "buffer {} is written", to.name);
+    reach(to, false);
     check(to.dtype == t.dtype, "a store of another dtype than buffer {}'s", to.name);
     expr(x.to.index, t.lanes);
     mask(x.mask, t.lanes);
@@ -671,14 +711,21 @@ private:
     loop_level_[x.number] = level_;
     loops_.push_back(Expr::axis(x.number, x.extent));
     const bool moved = moved_registers_;
+    const Waited waited = waited_;
     block(x.body);
+    waited_ = waited;
     check(moved || !moved_registers_, "loop {} reallocates registers", x.number);
     loops_.pop_back();
     in_core_ = was;
     level_ = level;
   }
 
+  /// For the launch before, on the way to the current statement: as far as all threads that come
+  /// here have.
+  enum class Waited : std::uint8_t { No, ForSettled, Yes };
+
   const KernelProgram& p_;
+  Waited waited_ = Waited::Yes;
   std::vector<bool> visible_, set_;
   std::vector<Expr> loops_;
   std::set<int> numbers_;

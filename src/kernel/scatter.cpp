@@ -10,8 +10,6 @@
 #include "kernel/scatter_form.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
 
 namespace egret::kernel {
 
@@ -142,8 +140,8 @@ private:
         const Expr at = (first + Expr(s)) * size + i + from + lane_variable(ahead_);
         Point p = point_of_update(r_, f_, at, Expr(0));
         p.lanes = ahead_;
-        updates.push_back({in_memory("bins", bins_of_updates(e_, f_, p), s, from),
-                           in_memory("states", update_of(e_, f_, p), s, from)});
+        updates.push_back({in_memory(bins_, "bins", bins_of_updates(e_, f_, p), s, from),
+                           in_memory(states_, "states", update_of(e_, f_, p), s, from)});
       }
     });
     b_.loop(Expr(0), count, Expr(1), block, Bind::Serial, [&](const Expr& number) {
@@ -165,16 +163,15 @@ private:
   struct Updates {
     Waiting bins, states;
   };
-  Waiting in_memory(const char* name, ValueId v, std::int64_t slice, const Expr& from) {
+  Waiting in_memory(int& buffer, const char* name, ValueId v, std::int64_t slice,
+                    const Expr& from) {
     if (b_.made_once(v) && b_.type_of(v).lanes == 1)
       return {-1, v};
-    const DType type = b_.type_of(v).dtype;
-    const auto [it, fresh] = waiting_.try_emplace(name, -1);
-    if (fresh)
-      it->second = b_.worker_memory(name, type, Expr(together_ * kBlock * ahead_));
-    b_.store(it->second, Expr(slice * kBlock * ahead_) + from + lane_variable(ahead_),
+    if (buffer < 0)
+      buffer = b_.worker_memory(name, b_.type_of(v).dtype, Expr(together_ * kBlock * ahead_));
+    b_.store(buffer, Expr(slice * kBlock * ahead_) + from + lane_variable(ahead_),
              b_.splat(v, ahead_));
-    return {it->second, -1};
+    return {buffer, -1};
   }
 
   /// The states of an element in all slices, in their order; into the output.
@@ -220,7 +217,7 @@ private:
   std::vector<int> outer_; ///< columns that are looped over one by one
   int vector_ = -1, lanes_ = 1;
   int any_lanes_, ahead_;
-  std::map<std::string, int> waiting_; ///< buffers of a block's updates
+  int bins_ = -1, states_ = -1; ///< buffers of a block's updates
 };
 
 constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}, {"together", 1, 8}, {"ahead", 0, 1}};

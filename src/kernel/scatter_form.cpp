@@ -27,16 +27,10 @@ std::optional<Expr> bins_of(const Output& out) {
 int choice_axis(const Region& region, const Stage& stage, const std::vector<int>& updates) {
   constexpr std::int64_t kMostPlaces = 16;
   for (const BodyValue& v : stage.body) {
-    if (v.kind != BodyValue::Kind::Apply || v.op != Op::Select)
+    const auto test = place_test(stage, v);
+    if (!test || !test->index->index.is_axis())
       continue;
-    const BodyValue& test = stage.body[std::size_t(v.args[0])];
-    if (test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
-      continue;
-    const BodyValue& place = stage.body[std::size_t(test.args[0])];
-    if (place.kind != BodyValue::Kind::Index || !place.index.is_axis() ||
-        stage.body[std::size_t(test.args[1])].kind != BodyValue::Kind::Constant)
-      continue;
-    const int axis = stage.axes[std::size_t(place.index.axis_number())];
+    const int axis = stage.axes[std::size_t(test->index->index.axis_number())];
     const auto places = region.axes[std::size_t(axis)].extent.constant();
     if (contains(updates, axis) && places && *places <= kMostPlaces)
       return axis;

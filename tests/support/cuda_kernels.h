@@ -36,7 +36,7 @@ inline kernel::KernelProgram axpb_program(int threads = 128) {
 
 inline backend::cuda::KernelText axpb_text(const kernel::KernelProgram& = {},
                                            const backend::cuda::CudaTarget& = {}) {
-  return {R"(struct EgretArgs { void* p[2]; long long d[1]; unsigned long long s[2], launch; };
+  return {R"(struct EgretArgs { void* p[2]; long long d[1]; unsigned long long s[2]; };
 extern "C" __global__ void axpb(const __grid_constant__ EgretArgs args) {
   const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (i < args.d[0])

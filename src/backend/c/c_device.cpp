@@ -19,16 +19,8 @@ using kernel::KernelProgram;
 
 /// EgretArgs of the text (render.cpp).
 struct Args {
-  void* const* pointers;
-  const std::int64_t* dims;
-  const std::uint64_t* scalars;
-  void* const* worker_memory;
-  void* barrier;
+  ArgBlock block;
   void (*wait)(void*);
-
-  explicit Args(const ArgBlock& block, void (*wait)(void*))
-      : pointers(block.pointers), dims(block.dims), scalars(block.scalars),
-        worker_memory(block.worker_memory), barrier(block.barrier), wait(wait) {}
 };
 using Entry = void (*)(const Args*, std::int64_t, std::int64_t);
 

@@ -29,6 +29,9 @@ struct Work {
   const Artifact* artifact = nullptr; ///< null: a copy
   const kernel::KernelProgram* program = nullptr;
   kernel::ArgBlock block{};
+  /// A launch's buffers that are Buffer::settled have their values before the launch before it
+  /// ends, which leaves them as they are.
+  bool settled = false;
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;

@@ -74,7 +74,7 @@ public:
   void launch(const Artifact& artifact, const KernelProgram&, const ArgBlock& block, int) override {
     std::lock_guard lock(mutex_);
     const Context::Use use(*core_->context);
-    launch_locked(artifact, block);
+    launch_locked(artifact, block, false);
   }
 
   int submit(std::span<const Work> work, std::unique_ptr<Recording>* recording,
@@ -112,11 +112,11 @@ private:
     return cublaslt_;
   }
 
-  void launch_locked(const Artifact& artifact, const ArgBlock& block) {
+  void launch_locked(const Artifact& artifact, const ArgBlock& block, bool settled) {
     const auto* kernel = static_cast<const CudaArtifact&>(artifact).kernel();
     if (!kernel)
       return static_cast<const LibraryArtifact&>(artifact).launch(block, core_->context->stream());
-    kernel->pack(block, args_);
+    kernel->pack(block, settled, args_);
     if (args_.blocks > 0)
       kernel->launch(args_, core_->context->stream());
   }
@@ -132,7 +132,7 @@ private:
       const auto* kernel = static_cast<const CudaArtifact&>(*item.artifact).kernel();
       if (!kernel)
         continue;
-      kernel->pack(item.block, args_);
+      kernel->pack(item.block, item.settled, args_);
       if (args_.blocks == 0)
         return false;
     }
@@ -143,7 +143,7 @@ private:
     const Context::Use use(*core_->context);
     for (const Work& item : work)
       if (item.artifact)
-        launch_locked(*item.artifact, item.block);
+        launch_locked(*item.artifact, item.block, item.settled);
       else if (item.bytes > 0)
         copy(item.to, item.from, item.bytes);
     return static_cast<int>(work.size());

@@ -1,7 +1,6 @@
 #include "backend/cuda/kernel_artifact.h"
 
 #include "backend/cuda/disassembly.h"
-#include "backend/cuda/render.h"
 #include "kernel/clusters.h"
 #include "support/fail.h"
 
@@ -31,6 +30,7 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
       dims_(program.dims.size()), scalars_(program.scalars.size()),
       blocks_(program.launch.workers, program.dims), maps_(program),
       threads_(static_cast<unsigned>(program.launch.threads)),
+      has_settled_(kernel::has_settled(program)),
       early_(text_.text.find("griddepcontrol.wait") != std::string::npos) {
   const Context& context = *core_->context;
   const DriverApi& api = context.api();
@@ -76,7 +76,7 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
     most_blocks_ = program.launch.resident ? resident_blocks(program) : 0x7fffffffu;
     const std::size_t words = std::max<std::size_t>(1, pointers_ + counters_.size()) +
                               std::max<std::size_t>(1, dims_) + std::max<std::size_t>(1, scalars_) +
-                              1;
+                              (has_settled_ ? 1 : 0);
     const std::size_t bytes = words * 8 + maps_.count() * (TensorMaps::kBytes + 64);
     const auto most = static_cast<std::size_t>(context.target().parameter_bytes);
     if (bytes > most)
@@ -152,12 +152,12 @@ std::string KernelArtifact::code(const kernel::KernelProgram&) const {
                      text_.text, log_.empty() ? "" : "/*\n" + log_ + "\n*/\n");
 }
 
-void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const {
+void KernelArtifact::pack(const kernel::ArgBlock& block, bool settled, LaunchArgs& args) const {
   const std::size_t pointers = std::max<std::size_t>(1, pointers_ + counters_.size());
   const std::size_t dims = std::max<std::size_t>(1, dims_);
   const std::size_t scalars = std::max<std::size_t>(1, scalars_);
-  args.bytes.assign((pointers + dims + scalars + 1) * 8 + maps_.count() * TensorMaps::kBytes,
-                    std::byte{0});
+  const std::size_t words = pointers + dims + scalars + (has_settled_ ? 1 : 0);
+  args.bytes.assign(words * 8 + maps_.count() * TensorMaps::kBytes, std::byte{0});
   std::byte* at = args.bytes.data();
   auto put = [&](const void* from, std::size_t words) {
     if (words > 0)
@@ -171,14 +171,12 @@ void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const
   at = args.bytes.data() + (pointers + dims) * 8;
   put(block.scalars, scalars_);
   at = args.bytes.data() + (pointers + dims + scalars) * 8;
-  const std::uint64_t launch =
-      (block.settled ? kSettled : 0) | (block.lets_next_begin ? kLetsNextBegin : 0);
-  put(&launch, 1);
+  const std::uint64_t told = settled ? 1 : 0;
+  put(&told, has_settled_ ? 1 : 0);
   const std::int64_t blocks = std::max<std::int64_t>(0, blocks_.at(block.dims));
   args.blocks = static_cast<unsigned>(std::min<std::int64_t>(blocks, most_blocks_));
   if (args.blocks > 0)
-    maps_.encode(*core_->context, block.pointers, block.dims,
-                 args.bytes.data() + (pointers + dims + scalars + 1) * 8);
+    maps_.encode(*core_->context, block.pointers, block.dims, args.bytes.data() + words * 8);
 }
 
 void KernelArtifact::put_parameters(const LaunchArgs& args, void** parameters) const {

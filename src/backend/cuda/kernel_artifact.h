@@ -67,8 +67,8 @@ public:
   const KernelResources& resources() const noexcept { return resources_; }
   bool loaded() const override { return cached_; }
 
-  /// `args` keeps its memory from launch to launch.
-  void pack(const kernel::ArgBlock& block, LaunchArgs& args) const;
+  /// `args` keeps its memory from launch to launch. `settled`: see Work.
+  void pack(const kernel::ArgBlock& block, bool settled, LaunchArgs& args) const;
   void launch(const LaunchArgs& args, StreamHandle stream) const;
   /// The same launch as parameters of a graph's node; `parameters` must hold kMostParameters.
   KernelNodeParams node_params(const LaunchArgs& args, void** parameters) const;
@@ -95,6 +95,7 @@ private:
   LaunchNumber blocks_;
   TensorMaps maps_;
   unsigned threads_ = 0, most_blocks_ = 0;
+  bool has_settled_ = false;
   bool early_ = false; ///< it waits for the launch before it by itself
 };
 

@@ -124,10 +124,11 @@ std::string CudaRenderer::parameters() const {
   for (const kernel::Buffer& b : program_.buffers)
     pointers += b.space != Space::Shared && b.space != Space::Problem;
   return fmt::format("struct EgretArgs {{\n  void* p[{}];\n  long long d[{}];\n  unsigned long "
-                     "long s[{}];\n  unsigned long long launch;\n}};\n",
+                     "long s[{}];\n{}}};\n",
                      std::max<std::size_t>(1, pointers),
                      std::max<std::size_t>(1, program_.dims.size()),
-                     std::max<std::size_t>(1, program_.scalars.size()));
+                     std::max<std::size_t>(1, program_.scalars.size()),
+                     has_settled(program_) ? "  unsigned long long settled;\n" : "");
 }
 
 // Constant memory while it lasts: threads of a warp read one element.
@@ -154,14 +155,9 @@ std::string CudaRenderer::argument_pointer(const kernel::Buffer& buffer,
 void CudaRenderer::arguments() {
   const SharedLayout shared = shared_layout(program_);
   if (target_.launches_early() && !has_settled(program_)) {
-    const bool at_once = begins_next_at_once(program_);
-    if (at_once)
+    if (begins_next_at_once(program_))
       line("eg_let_next_launch_come();");
     line("eg_wait_for_launch_before();");
-    if (!at_once)
-      line("if (args.launch & {})", kLetsNextBegin);
-    if (!at_once)
-      line("  eg_let_next_launch_come();");
   }
   line("const int t = threadIdx.x;");
   if (shared.bytes > 0)
@@ -204,7 +200,7 @@ void CudaRenderer::grid_dependency_wait(bool unless_settled) {
   if (!target_.launches_early())
     return;
   if (unless_settled)
-    return line("if (!(args.launch & {})) eg_wait_for_launch_before();", kSettled);
+    return line("if (!args.settled) eg_wait_for_launch_before();");
   line("eg_wait_for_launch_before();");
   const std::vector<bool> direct = buffers_in(program_);
   for (std::size_t b = 0; b < program_.buffers.size(); ++b)

@@ -2,9 +2,7 @@
 //
 // What the text has to be, so that the device can launch it:
 //
-//   struct EgretArgs {
-//     void* p[NP]; long long d[ND]; unsigned long long s[NS]; unsigned long long launch;
-//   };
+//   struct EgretArgs { void* p[NP]; long long d[ND]; unsigned long long s[NS][, settled]; };
 //   extern "C" __global__ void NAME(const __grid_constant__ EgretArgs args [, tensor maps])
 //
 // p holds the pointers of the program's Argument buffers, then of its Workspace buffers, then of
@@ -16,7 +14,7 @@
 // gets dynamic_shared_bytes() of dynamic shared memory, aligned to 1024 bytes, or
 // launch.least_shared if that is more. Where CudaTarget::launches_early(), each kernel waits for
 // the one that was launched before it: it can be launched with programmatic stream serialization.
-// `launch` has the bits kSettled and kLetsNextBegin, as ArgBlock says.
+// `settled`, where some buffer is Buffer::settled, is Work::settled.
 #pragma once
 
 #include "backend/cuda/target.h"
@@ -25,8 +23,6 @@
 #include <string>
 
 namespace egret::backend::cuda {
-
-inline constexpr unsigned kSettled = 1, kLetsNextBegin = 2;
 
 /// Complete text for NVRTC; Error(Unsupported) when the program has something that a GPU lacks.
 std::string render_cuda(const kernel::KernelProgram& program, const CudaTarget& target);

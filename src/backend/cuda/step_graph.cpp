@@ -83,7 +83,7 @@ void StepGraph::capture(std::span<const Work> work, StreamHandle stream) {
       node.pointers = pointers_of(item);
       capture_product(item, stream);
     } else if (item.artifact) {
-      kernel_of(item)->pack(item.block, node.args);
+      kernel_of(item)->pack(item.block, item.settled, node.args);
       kernel_of(item)->launch(node.args, stream);
     } else {
       node.to = item.to;
@@ -149,7 +149,7 @@ void StepGraph::patch_product(Node& node, const Work& item) {
 void StepGraph::patch_launch(Node& node, const Work& item) {
   if (!kernel_of(item))
     return patch_product(node, item);
-  kernel_of(item)->pack(item.block, scratch_);
+  kernel_of(item)->pack(item.block, item.settled, scratch_);
   if (scratch_ == node.args)
     return;
   std::swap(node.args, scratch_);

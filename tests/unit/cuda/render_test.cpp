@@ -72,10 +72,8 @@ TEST(CudaText, KernelsWaitForTheLaunchBeforeThem) {
       EXPECT_LT(text.find(wait), text.find("b0 = (const float*)eg_after_wait(args.p[0])")) << text;
       EXPECT_EQ(count(text, "eg_after_wait(args.p["), 1u) << text; // what is written: as it is
     }
-    EXPECT_EQ(count(few, "\n  eg_let_next_launch_come();\n  eg_wait"), 1u) << few;
-    EXPECT_EQ(count(many, wait + "  if (args.launch & 2)\n    eg_let_next_launch_come();\n"), 1u)
-        << many;
-    EXPECT_EQ(count(many, " eg_let_next_launch_come();"), 1u) << many;
+    EXPECT_EQ(count(few, "griddepcontrol.launch_dependents;"), 1u) << few;
+    EXPECT_EQ(count(many, "griddepcontrol.launch_dependents;"), 0u) << many;
   }
   EXPECT_EQ(count(text_for(89, 1), "griddepcontrol"), 0u);
   EXPECT_EQ(count(text_for(89, 1), "__ldg("), 1u);

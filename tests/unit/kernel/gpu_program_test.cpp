@@ -71,6 +71,79 @@ TEST(GpuProgram, RegistersMoveTwiceOnlyWithABarrierBetween) {
   EXPECT_THROW(program(false), InternalError);
 }
 
+/// Reads of `early` before any wait, behind one for settled buffers, or behind a full one.
+TEST(GpuProgram, OnlySettledBuffersAreReadBeforeTheLaunchBeforeHasEnded) {
+  enum class Behind { Nothing, Settled, Full };
+  const auto made = [](Behind behind, bool settled, bool full) {
+    ProgramBuilder b("early");
+    const Expr t = thread_variable(32);
+    const int early = b.argument("early", DType::F32, Expr(32), 64, false),
+              weights = b.argument("weights", DType::F32, Expr(32), 64, false),
+              out = b.argument("out", DType::F32, Expr(32), 64, true);
+    b.mark_settled(settled ? early : weights);
+    ValueId v = -1;
+    if (behind == Behind::Settled)
+      b.grid_dependency_wait(true);
+    if (behind != Behind::Full)
+      v = b.load(early, t, 1);
+    if (full)
+      b.grid_dependency_wait(false);
+    if (behind == Behind::Full)
+      v = b.load(early, t, 1);
+    b.store(out, t, v);
+    Launch launch;
+    launch.threads = 32;
+    launch.workers = Expr(1);
+    return b.finish(launch);
+  };
+  EXPECT_NO_THROW(made(Behind::Settled, true, true));
+  EXPECT_NO_THROW(made(Behind::Full, true, true));
+  EXPECT_NO_THROW(made(Behind::Full, false, true));
+  EXPECT_THROW(made(Behind::Settled, false, true), InternalError); // it may still be written
+  EXPECT_THROW(made(Behind::Nothing, true, true), InternalError);
+  EXPECT_THROW(made(Behind::Settled, true, false), InternalError); // what is stored comes too early
+}
+
+TEST(GpuProgram, AWaitInOneBranchIsNoneBehindIt) {
+  const auto made = [](bool both) {
+    ProgramBuilder b("branches");
+    const Expr t = thread_variable(64);
+    const int in = b.argument("in", DType::F32, Expr(64), 64, false),
+              out = b.argument("out", DType::F32, Expr(64), 64, true);
+    b.mark_settled(in);
+    b.either(
+        {{t, Expr(0), Expr(32)}}, [&] { b.grid_dependency_wait(false); },
+        [&] { b.grid_dependency_wait(!both); });
+    b.store(out, t, b.load(in, t, 1));
+    Launch launch;
+    launch.threads = 64;
+    launch.workers = Expr(1);
+    return b.finish(launch);
+  };
+  EXPECT_NO_THROW(made(true));
+  EXPECT_THROW(made(false), InternalError);
+}
+
+TEST(GpuProgram, BulkCopiesAreOfWholeUnitsAtAlignedPlaces) {
+  const auto made = [](std::int64_t elements, std::int64_t from) {
+    ProgramBuilder b("bulk");
+    const Expr t = thread_variable(32);
+    const int in = b.argument("in", DType::BF16, Expr(64), 64, false),
+              out = b.argument("out", DType::BF16, Expr(64), 64, true);
+    const int to = b.shared("to", DType::BF16, 64, 128), full = b.shared("full", DType::U64, 1);
+    b.when({{t, Expr(0), Expr(1)}},
+           [&] { b.bulk_copy(to, Expr(0), in, Expr(from), elements, full, Expr(0)); });
+    b.store(out, t, b.load(in, t, 1));
+    Launch launch;
+    launch.threads = 32;
+    launch.workers = Expr(1);
+    return b.finish(launch);
+  };
+  EXPECT_NO_THROW(made(16, 8));
+  EXPECT_THROW(made(12, 8), InternalError); // 24 bytes
+  EXPECT_THROW(made(16, 4), InternalError); // 8 bytes behind a unit
+}
+
 TEST(GpuProgram, BarrierWhereThreadsPartIsRefused) {
   Draft d;
   EXPECT_THROW(
