@@ -183,12 +183,23 @@ private:
     return known->second;
   }
 
+  /// On a CPU a scatter's rows are shared out by what else it does.
+  bool may_be_part(GroupKind kind) const {
+    return kind == GroupKind::Map || kind == GroupKind::Reduce ||
+           (kind == GroupKind::Scatter && target_.is_gpu());
+  }
+
+  /// Kinds that share a launch: an update of a few elements is what a map is to its block.
+  static bool go_together(GroupKind a, GroupKind b) {
+    return (a == GroupKind::Reduce) == (b == GroupKind::Reduce);
+  }
+
   /// Which kernels from `begin` to `end` are small, and the forms of all. Of those of one form the
   /// larger ones take longer: not each of them has to be predicted.
   std::vector<bool> small_ones(std::size_t begin, std::size_t end) {
     std::map<std::uint64_t, std::vector<std::size_t>> forms;
     for (std::size_t i = begin; i < end; ++i)
-      if (regions_[i].kind == GroupKind::Map || regions_[i].kind == GroupKind::Reduce) {
+      if (may_be_part(regions_[i].kind)) {
         form_[i] = form_of(regions_[i]);
         forms[form_[i]].push_back(i);
       }
@@ -294,8 +305,8 @@ private:
         !(batch.share_codes && shares_code(built) &&
           (batch.forms.size() < kMostForms || batch.forms.contains(form_.at(i)))))
       return false;
-    return regions_[first].kind == built.kind && !(*reach_)(first - begin_, i - begin_) &&
-           !(*reach_)(i - begin_, first - begin_) &&
+    return go_together(regions_[first].kind, built.kind) &&
+           !(*reach_)(first - begin_, i - begin_) && !(*reach_)(i - begin_, first - begin_) &&
            batch.operands.size() + batch.outputs.size() + built.operands.size() +
                    built.outputs.size() <=
                most_arguments_ &&
@@ -311,7 +322,7 @@ private:
       return false;
     if (built.kind == GroupKind::Map)
       return true;
-    return target_.is_gpu() &&
+    return built.kind == GroupKind::Reduce && target_.is_gpu() &&
            std::ranges::all_of(built.region.stages, [&](const kernel::Stage& stage) {
              double terms = 1;
              for (const int a : stage.over)
@@ -350,6 +361,8 @@ private:
     whole.kind = regions_[batch.members.front()].kind;
     for (std::size_t i : batch.members) {
       const BuiltRegion& built = regions_[i];
+      if (built.kind == GroupKind::Scatter)
+        whole.kind = GroupKind::Scatter;
       std::vector<int> operands;
       for (std::size_t o = 0; o < built.operands.size(); ++o) {
         const auto at = std::find(whole.operands.begin(), whole.operands.end(), built.operands[o]);

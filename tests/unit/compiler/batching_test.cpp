@@ -6,6 +6,7 @@
 #include "backend/reference/reference.h"
 #include "compiler/batching.h"
 #include "compiler/pipeline.h"
+#include "compiler/plan_builder.h"
 #include "compiler/prepare_outputs.h"
 #include "kernel/parts.h"
 #include "support/plan_runner.h"
@@ -239,6 +240,59 @@ TEST(Batching, AGpuHasOneGridForAll) {
   EXPECT_EQ(chosen.schedule.generator, "batch");
   EXPECT_EQ(chosen.program.launch.threads, 256);
   EXPECT_GE(chosen.program.launch.workers.value(), 3);
+}
+
+/// New rows of two caches, as in a step of decoding, and a map. `from`: the second cache's new row
+/// is read from the first one.
+struct TwoUpdates {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  explicit TwoUpdates(bool from = false) {
+    const NodeId at = g.input("at", DType::I64, {1});
+    NodeId row = g.input("row", DType::F32, {4, 1, 16});
+    for (const char* name : {"keys", "values"}) {
+      const NodeId cache = g.input(name, DType::F32, {4, 40, 16});
+      const NodeId updated = g.scatter(Op::ScatterSet, cache, at, g.unary(Op::Cos, row), 1);
+      g.outputs.push_back(updated);
+      outputs.push_back({static_cast<std::int64_t>(g[cache].attrs.slot)});
+      if (from)
+        row = g.shrink(updated, {0, 3, 0}, {4, 4, 16});
+    }
+    g.outputs.push_back(g.unary(Op::Exp, g.input("x", DType::F32, {4, 64})));
+    outputs.push_back({});
+  }
+  std::vector<BuiltRegion> regions(const kernel::Target& target) {
+    const CandidateGraph prepared(prepare_outputs(g));
+    Partitioned parts = partition_for(prepared, {}, target);
+    declare_overwritten_inputs(prepared.graph(), parts.regions, outputs);
+    batch_small_kernels(prepared.graph(), parts.regions, outputs, target);
+    return parts.regions;
+  }
+};
+
+TEST(Batching, SmallScattersAndMapsShareALaunchOnAGpu) {
+  const kernel::Target gpu = backend::cuda::known_target(90);
+  const std::vector<BuiltRegion> regions = TwoUpdates().regions(gpu);
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_EQ(kernel::parts_of(regions[0].region).size(), 3u);
+  const kernel::Chosen chosen = kernel::lower_greedily(regions[0].region, gpu);
+  EXPECT_EQ(chosen.schedule.generator, "batch");
+  const auto result = backend::reference::verify_kernel(
+      regions[0].region, chosen.program,
+      [](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+        backend::reference::interpret(program, block, {.workers = 3});
+      });
+  EXPECT_TRUE(result.ok) << result.message;
+  // One that reads what another writes stays apart.
+  for (const BuiltRegion& built : TwoUpdates(true).regions(gpu))
+    EXPECT_LE(
+        std::count_if(built.region.outputs.begin(), built.region.outputs.end(),
+                      [](const kernel::Output& o) { return o.combine != kernel::Combine::Store; }),
+        1);
+}
+
+TEST(Batching, ScattersStayAloneOnACpu) {
+  EXPECT_GE(TwoUpdates().regions(testing::test_targets()[0]).size(), 3u);
 }
 
 Graph sums_of(const std::vector<std::int64_t>& lengths) {
