@@ -170,14 +170,18 @@ struct RingTiles {
   int warps = 8;   ///< that multiply; each has a share of the depth
   int rows = 1;    ///< of each matrix in a piece of the ring
   int stages = 2;  ///< pieces of the ring
+  int flight = 2;  ///< of which so many are being copied at the most
   int columns = 1; ///< of a block's tile: rows of each matrix
   int consumers() const { return warps * subgroup; }
   int threads() const { return consumers() + subgroup; }
   int step() const { return consumers() * lanes; } ///< along the depth
 };
 
-constexpr Knob kGpuRingKnobs[] = {
-    {"warps", 1, 16}, {"rows", 1, 32}, {"stages", 2, 32}, {"columns", 1, 1 << 20}};
+constexpr Knob kGpuRingKnobs[] = {{"warps", 1, 16},
+                                  {"rows", 1, 32},
+                                  {"stages", 2, 32},
+                                  {"flight", 0, 32},
+                                  {"columns", 1, 1 << 20}};
 
 RingTiles ring_tiles_of(const Schedule& s, const Region& r, const ContractionForm& f,
                         const Target& target) {
@@ -188,6 +192,9 @@ RingTiles ring_tiles_of(const Schedule& s, const Region& r, const ContractionFor
   t.warps = int(s.knob("warps", 8));
   t.rows = int(s.knob("rows", 1));
   t.stages = int(s.knob("stages", 2));
+  t.flight = int(s.knob("flight", 0));
+  if (t.flight == 0)
+    t.flight = t.stages;
   t.columns = int(s.knob("columns", 1));
   return t;
 }
@@ -201,6 +208,9 @@ public:
         left_rows_(int(f_.rows.extent.value())), row_bytes_(found.row_bytes()),
         thread_(thread_variable(tiles.threads())), lane_(floormod(thread_, tiles.subgroup)),
         stage_(b_.variable({DType::I32, 1})), parity_(b_.variable({DType::I32, 1})) {
+    if (t_.flight < t_.stages)
+      for (VarId* v : {&begun_, &copied_, &copied_parity_})
+        *v = b_.variable({DType::I32, 1});
     for (const Staged& s : found.arrays) {
       rings_.push_back({s, b_.shared("ring", r_.operands[std::size_t(s.operand)].dtype,
                                      std::int64_t(t_.stages) * t_.rows * s.elements, 128)});
@@ -279,6 +289,7 @@ private:
     b_.grid_loop(tiles, [&](const Expr& number) {
       const GpuTile tile = tile_of(number);
       each_piece([&](const Expr& piece) {
+        wait_for_copies();
         const Expr stage = value_symbol(b_.read(stage_));
         b_.mbarrier_wait(empty_, stage, b_.read(parity_));
         b_.when({{lane_, Expr(0), Expr(t_.rows)}}, [&] {
@@ -292,6 +303,21 @@ private:
         advance();
       });
     });
+  }
+
+  /// Until few enough pieces are under way. A ring is as long as what can be read before the launch
+  /// before has ended; but blocks that read far ahead of each other read slower.
+  void wait_for_copies() {
+    if (t_.flight == t_.stages)
+      return;
+    const ValueId begun = b_.read(begun_);
+    const ValueId many = b_.apply(Op::Eq, DType::Bool, {begun, i32(t_.flight)});
+    b_.when({{value_symbol(begun), Expr(t_.flight), Expr(t_.flight + 1)}}, [&] {
+      b_.mbarrier_wait(full_, value_symbol(b_.read(copied_)), b_.read(copied_parity_));
+      advance_ring(b_, copied_, copied_parity_, t_.stages);
+    });
+    b_.set(begun_, b_.apply(Op::Select, DType::I32,
+                            {many, begun, b_.apply(Op::Add, DType::I32, {begun, i32(1)})}));
   }
 
   Expr row_begin(const Staged& array, Point p) const {
@@ -422,6 +448,9 @@ private:
   std::int64_t row_bytes_; ///< of all matrices
   Expr thread_, lane_, across_;
   VarId stage_, parity_; ///< of the ring: its next piece, and the parity of the phase to wait for
+  /// Where copies are bounded: pieces that were begun and are waited for, the first of them, and
+  /// the parity of its phase.
+  VarId begun_{}, copied_{}, copied_parity_{};
   std::vector<Ring> rings_;
   std::vector<ValueId> held_; ///< of the left sides, by product, row and step
   int full_ = -1, empty_ = -1, met_ = -1, part_ = -1;
@@ -444,14 +473,17 @@ std::int64_t rows_of_piece(std::int64_t columns, std::int64_t most, std::int64_t
   return best;
 }
 
-constexpr std::int64_t kSumBytes = 16 << 10; ///< of a block's shared memory
-constexpr std::int64_t kOtherBytes = 9216;   ///< which a ring leaves to everything else
-constexpr std::int64_t kMostStages = 4;
+constexpr std::int64_t kSumBytes = 16 << 10;   ///< of a block's shared memory
+constexpr std::int64_t kOtherBytes = 24 << 10; ///< which a ring leaves to small kernels beside it
+constexpr std::int64_t kMostStages = 16;
+constexpr std::int64_t kFlightBytes = 64 << 10; ///< that a block has asked for at a time
 
 std::string refused(const Region& region, const FoundRing& found, const RingTiles& tiles) {
   const ContractionForm& f = found.products.front();
   if (tiles.columns % tiles.rows != 0 || tiles.rows % f.columns.slices != 0)
     return "a tile has some rows of a piece, or a piece some of a column's slices";
+  if (tiles.flight > tiles.stages)
+    return "more pieces in flight than the ring has";
   if (tiles.rows > tiles.subgroup)
     return "more rows of a piece than lanes that copy them";
   const std::int64_t rows = f.rows.extent.value(),
@@ -502,6 +534,10 @@ public:
         Schedule s;
         s.generator = name();
         s.knobs = {{"warps", warps}, {"rows", of_piece}, {"stages", stages}, {"columns", each}};
+        if (const std::int64_t flight =
+                std::max<std::int64_t>(2, kFlightBytes / (of_piece * row_bytes));
+            flight < stages)
+          s.knobs["flight"] = flight;
         if (stages >= 3 && refused(region, found, ring_tiles_of(s, region, f, target)).empty() &&
             std::find(space.begin(), space.end(), s) == space.end())
           space.push_back(std::move(s));

@@ -105,6 +105,18 @@ TEST(GpuRing, BatchesAndTilesFollowEachOtherInARing) {
         4); // less than a tile, and blocks without one
 }
 
+TEST(GpuRing, CopiesUnderWayMayBeFewerThanTheRingHolds) {
+  for (const char* knobs :
+       {"warps=2 rows=2 stages=5 flight=2 columns=6", "warps=2 rows=2 stages=3 flight=1 columns=6",
+        "warps=1 rows=1 stages=4 flight=3 columns=2",
+        "warps=1 rows=3 stages=6 flight=2 columns=18"})
+    check(plain(sizes("bmk", "bnk", "bmn", 2, 17, 128, 3), DType::BF16), knobs, 3);
+  EXPECT_NE(lower(plain(sizes("mk", "nk", "mn", 1, 40, 128), DType::F32),
+                  "warps=1 rows=1 stages=4 flight=5 columns=8")
+                .reason.find("flight"),
+            std::string::npos);
+}
+
 TEST(GpuRing, TwoMatricesShareTheirRows) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     check(gated(21, 264, dtype), "warps=2 rows=2 stages=3 columns=8");
