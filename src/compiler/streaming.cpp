@@ -70,7 +70,7 @@ public:
         if (const NodeId product = facts_.product_of(id);
             product != ir::kNoNode && (is_score(id) || sink_of_.contains(id)))
           for (NodeId input : graph_[product].inputs)
-            store_gathered(input);
+            store_factor(input, products_of(id));
     compute_in_place();
     gather_kernels();
     std::vector<Group> groups;
@@ -102,9 +102,21 @@ private:
     return share_of_factors(facts_, id) >= least && elements >= rules_.least_elements;
   }
 
+  /// The products that a sum makes, or that lie under a sum over them.
+  double products_of(NodeId sum) const {
+    if (is_score(sum))
+      return elements_of(graph_[sum].shape);
+    double products = 0;
+    for (NodeId input : graph_[facts_.product_of(sum)].inputs)
+      if (is_scored(input))
+        products = elements_of(graph_[facts_.view(input).base].shape);
+    return products;
+  }
+
   /// Whether a stream takes a value as a factor of so many products: seen through views, it is in
-  /// memory, or computed or gathered in place, and no score. Where factors have to be in memory, a
-  /// gather is stored if it has no more elements than the products, which would be stored instead.
+  /// memory, or computed or gathered in place, and no score. Where factors have to be in memory,
+  /// what is gathered or computed is stored if it has no more elements than the products, which
+  /// would be stored instead.
   bool is_factor(NodeId id, double products) const {
     const View& view = facts_.view(id);
     const ir::Node& node = graph_[view.base];
@@ -113,7 +125,7 @@ private:
     const bool here = stored_[view.base] || node.op == Op::Input;
     const bool gathered = info_of(node.op).cls == OpClass::Gather;
     if (rules_.in_memory) {
-      if (here || (gathered && elements_of(node.shape) <= products))
+      if (here || is_stored_as_factor(node, products))
         return is_float(node.dtype) && size_of(node.dtype) <= 4;
       return node.op == Op::Cast && is_factor(node.inputs[0], products);
     }
@@ -125,15 +137,23 @@ private:
                         [&](NodeId input) { return is_factor(input, products); }));
   }
 
-  /// Stores the gathers that a kernel takes as factors from memory.
-  void store_gathered(NodeId id) {
+  /// A conversion is made by the kernel.
+  bool is_stored_as_factor(const ir::Node& node, double products) const {
+    const bool computed =
+        info_of(node.op).cls == OpClass::Gather || (is_elementwise(node.op) && node.op != Op::Cast);
+    return computed && elements_of(node.shape) <= products;
+  }
+
+  /// Stores what a kernel takes as a factor from memory.
+  void store_factor(NodeId id, double products) {
     const NodeId base = facts_.view(id).base;
+    const ir::Node& node = graph_[base];
     if (stored_[base] || is_score(base))
       return;
-    if (info_of(graph_[base].op).cls == OpClass::Gather)
+    if (is_stored_as_factor(node, products))
       stored_[base] = true;
-    else if (graph_[base].op == Op::Cast)
-      store_gathered(graph_[base].inputs[0]);
+    else if (node.op == Op::Cast)
+      store_factor(node.inputs[0], products);
   }
 
   void start(NodeId id) {

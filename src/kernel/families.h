@@ -40,6 +40,9 @@ const Generator& gpu_stream_generator();
 /// them, are predicted to take less time than the stream: on a GPU those that multiply f32, on a
 /// CPU those that multiply pairs of bf16.
 bool stored_scores_take_less(const Region& region, const Target& target);
+/// Whether a stream makes one product, once in one pass, and has work for a whole GPU: its rows are
+/// tiles for all multiprocessors, or few enough to share out the places.
+bool is_whole_stream(const Region& region, const Target& target);
 /// Sums over the columns of a product of any depth, which is made once and never stored.
 const Generator& gpu_row_products_generator();
 

@@ -11,6 +11,7 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_stream_memory.h"
 #include "kernel/gpu_stream_rows.h"
+#include "kernel/gpu_stream_shares.h"
 #include "kernel/gpu_stream_threads.h"
 #include "kernel/gpu_stream_wgmma.h"
 #include "kernel/knobs.h"
@@ -34,12 +35,13 @@ public:
   GpuStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
             const Schedule& schedule, const Target& target)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        memory_(e_, form, tiles), thread_(thread_variable(32 * tiles.warps)),
-        warp_(floordiv(thread_, 32)), lane_(floormod(thread_, 32)),
-        rows_(e_, form, arithmetic_of(target), layout()) {
+        memory_(e_, form, tiles), thread_(thread_variable(tiles.threads())),
+        warp_(floormod(floordiv(thread_, 32), tiles.warps)), lane_(floormod(thread_, 32)),
+        group_(floordiv(thread_, 32 * tiles.warps)), arithmetic_(arithmetic_of(target)),
+        rows_(e_, form, arithmetic_, layout()) {
     for (const ContractionForm& s : f_.sums) {
       carried_.emplace_back();
-      for (int i = 0; i < t_.tall * columns_of(s) / kFragmentPlaces; ++i)
+      for (int i = 0; i < t_.tall * fragment_columns(s) / kFragmentPlaces; ++i)
         carried_.back().push_back(b_.variable({DType::F32, 4}));
     }
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
@@ -51,7 +53,7 @@ public:
 
   KernelProgram run() {
     Launch launch;
-    launch.threads = 32 * t_.warps;
+    launch.threads = t_.threads();
     launch.blocks_per_core = s_.blocks_per_core;
     launch.least_shared = s_.least_shared;
     launch.workers = Expr(1);
@@ -60,14 +62,16 @@ public:
     if (is_empty(r_, parallel))
       return b_.finish(launch);
     const Expr down = ceildiv(f_.rows.extent, t_.rows());
-    launch.workers = f_.batch.extent * down;
-    b_.grid_loop(launch.workers, [&](const Expr& number) {
-      const Expr one = max(down, Expr(1));
+    launch.workers = f_.batch.extent * down * Expr(t_.split);
+    if (t_.shares_places())
+      shares_.emplace(e_, f_, rows_, t_, arithmetic_, f_.batch.extent * down);
+    b_.grid_loop(launch.workers, [&](const Expr& worker) {
+      const Expr one = max(down, Expr(1)), number = floordiv(worker, t_.split);
       batch_.at.assign(r_.axes.size(), Expr());
       put_index(batch_, r_, f_.batch, floordiv(number, one));
       // The last rows first: with a causal mask they have the most to do.
       first_row_ = (down - Expr(1) - floormod(number, one)) * Expr(t_.rows());
-      tile();
+      tile(number, floormod(worker, t_.split));
     });
     return b_.finish(launch);
   }
@@ -76,42 +80,57 @@ private:
   GpuStreamRows::Layout layout() {
     GpuStreamRows::Layout l;
     l.places = t_.places;
+    l.tile = t_.all_places();
     for (int half = 0; half < 2 * t_.tall; ++half)
       l.row.push_back(row_of_warp(half / 2) + Expr(8 * (half % 2)) + floordiv(lane_, 4));
     l.lane = lane_;
     l.prepare = [this](const Expr& first, int fragment) {
-      memory_.provide_vectors(rows_.point(0, first, fragment), rows_.place_of(Expr(0), fragment),
+      memory_.provide_vectors(rows_.point(0, first, fragment), rows_.place_of(own(0), fragment),
                               ring_);
     };
     return l;
   }
 
-  static int columns_of(const ContractionForm& s) {
-    return int(round_up<std::int64_t>(s.depth.extent.value(), 2 * kFragmentPlaces));
-  }
+  /// Number i of the places that this thread's warp has of a tile.
+  Expr own(int i) const { return group_ * Expr(t_.places) + Expr(i); }
 
   // --- One tile of rows
 
-  void tile() {
+  void tile(const Expr& number, const Expr& share) {
     b_.barrier(); // the last tile's left sides have been read
     memory_.copy_rows(batch_, first_row_);
     b_.commit_copies();
-    b_.wait_copies(0);
-    b_.barrier();
-    held_.clear();
-    for (std::size_t p = 0; t_.held && p < f_.products.size(); ++p)
-      held_.push_back(left_fragments(p));
     const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
     for (const auto& variables : carried_)
       for (VarId v : variables)
         b_.set(v, zero);
-    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.places);
+    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.all_places());
     rows_.begin_rows(batch_, first_row_, range_);
-    for (int pass = 0; pass < f_.passes; ++pass)
+    if (shares_) {
+      const Expr tiles = range_.end - range_.begin, begin = range_.begin;
+      range_ = {begin + floordiv(tiles * share, t_.split),
+                begin + floordiv(tiles * (share + Expr(1)), t_.split)};
+      run_pass(0);
+      for (int half = 0; half < 2 * t_.tall; ++half)
+        shares_->put(group_, half, lane_, [&](std::size_t s, int j) { return summed(s, half, j); });
+      shares_->finish(number, share);
+      return;
+    }
+    for (int pass = 0; pass < f_.passes; ++pass) {
       run_pass(pass);
+      rows_.finish();
+    }
     rows_.store_rows();
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      store_sum(s);
+      rows_.store_sum(s, fragment_columns(f_.sums[s]),
+                      [&](int half, int j) { return summed(s, half, j); });
+  }
+
+  /// The sums of a half's two neighbouring columns in fragment j.
+  ValueId summed(std::size_t s, int half, int j) {
+    const int across = fragment_columns(f_.sums[s]) / kFragmentPlaces;
+    const ValueId four = b_.read(carried_[s][std::size_t(half / 2 * across + j)]);
+    return b_.shuffle(four, four, {2 * (half % 2), 2 * (half % 2) + 1});
   }
 
   // --- Fragments
@@ -178,9 +197,9 @@ private:
     const Pass pass = pass_of(number);
     rows_.start(pass);
     const int ahead = t_.stages - 1;
-    const Expr most = max(ceildiv(f_.places.extent, t_.places), Expr(1));
+    const Expr most = max(ceildiv(f_.places.extent, t_.all_places()), Expr(1));
     const auto copies = [&](const Expr& t) {
-      memory_.copy_places(batch_, pass.ring, min(t, most - Expr(1)) * Expr(t_.places),
+      memory_.copy_places(batch_, pass.ring, min(t, most - Expr(1)) * Expr(t_.all_places()),
                           floormod(t, t_.stages));
     };
     for (int i = 0; i < ahead; ++i) {
@@ -188,17 +207,27 @@ private:
       b_.when({{t, range_.begin, range_.end}}, [&] { copies(t); });
       b_.commit_copies();
     }
+    // Few blocks of few threads: those of the next launch find room on each multiprocessor. What
+    // they read is behind what has been asked for here.
+    if (shares_)
+      b_.launch_dependents();
+    if (number == 0) { // what was copied first: the rows
+      b_.wait_copies(ahead);
+      b_.barrier();
+      held_.clear();
+      for (std::size_t p = 0; t_.held && p < f_.products.size(); ++p)
+        held_.push_back(left_fragments(p));
+    }
     b_.loop(range_.begin, range_.end, Expr(1), most, Bind::Serial, [&](const Expr& t) {
       b_.wait_copies(ahead - 1);
       b_.barrier();
       const Expr next = t + Expr(ahead);
       b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
       b_.commit_copies();
-      step(pass, t * Expr(t_.places), floormod(t, t_.stages));
+      step(pass, t * Expr(t_.all_places()) + own(0), floormod(t, t_.stages));
     });
     b_.wait_copies(0);
     b_.barrier();
-    rows_.finish();
   }
 
   void step(const Pass& pass, const Expr& first, const Expr& stage) {
@@ -224,7 +253,7 @@ private:
 
   /// What was summed while the maximum was smaller.
   void scale_sums(std::size_t s) {
-    const int across = columns_of(f_.sums[s]) / kFragmentPlaces;
+    const int across = fragment_columns(f_.sums[s]) / kFragmentPlaces;
     for (int i = 0; i < t_.tall; ++i) {
       const auto upper = rows_.scale_of(s, 2 * i), lower = rows_.scale_of(s, 2 * i + 1);
       if (!upper)
@@ -250,8 +279,8 @@ private:
         left.push_back(t_.held ? held_[p][std::size_t(k / kStreamSteps * t_.tall + i)]
                                : left_fragment(memory_.left(p), i, Expr(k)));
       for (int j = 0; j < across; j += 2) {
-        const auto [first, second] = right_fragments(
-            memory_.right(p), stage, Expr(std::int64_t(kFragmentPlaces) * j), Expr(k), false);
+        const auto [first, second] =
+            right_fragments(memory_.right(p), stage, own(kFragmentPlaces * j), Expr(k), false);
         for (int i = 0; i < t_.tall; ++i) {
           multiply(scores_[p][std::size_t(i * across + j)], left[std::size_t(i)], first);
           multiply(scores_[p][std::size_t(i * across + j + 1)], left[std::size_t(i)], second);
@@ -269,27 +298,19 @@ private:
   /// The products of `kStreamSteps` places from place k of the tile on.
   void add_products(std::size_t s, const Expr& first, int k) {
     const ContractionForm& sum = f_.sums[s];
-    const int across = columns_of(sum) / kFragmentPlaces;
+    const int across = fragment_columns(sum) / kFragmentPlaces;
     std::vector<ValueId> left;
     left.reserve(std::size_t(t_.tall));
     for (int i = 0; i < t_.tall; ++i)
       left.push_back(rows_.left_fragment(sum, i, first, k / kFragmentPlaces));
     for (int j = 0; j < across; j += 2) {
       const auto [one, two] = right_fragments(
-          memory_.summed(s), ring_, Expr(std::int64_t(kFragmentPlaces) * j), Expr(k), true);
+          memory_.summed(s), ring_, Expr(std::int64_t(kFragmentPlaces) * j), own(k), true);
       for (int i = 0; i < t_.tall; ++i) {
         multiply(carried_[s][std::size_t(i * across + j)], left[std::size_t(i)], one);
         multiply(carried_[s][std::size_t(i * across + j + 1)], left[std::size_t(i)], two);
       }
     }
-  }
-
-  void store_sum(std::size_t s) {
-    const int columns = columns_of(f_.sums[s]), across = columns / kFragmentPlaces;
-    rows_.store_sum(s, columns, [&](int half, int j) {
-      const ValueId four = b_.read(carried_[s][std::size_t(half / 2 * across + j)]);
-      return b_.shuffle(four, four, {2 * (half % 2), 2 * (half % 2) + 1});
-    });
   }
 
   const Region& r_;
@@ -299,18 +320,20 @@ private:
   ProgramBuilder b_;
   Emitter e_;
   StreamMemory memory_;
-  Expr thread_, warp_, lane_;
+  Expr thread_, warp_, lane_, group_; ///< group_: of warps that share out a tile's places
+  Arithmetic arithmetic_;
   GpuStreamRows rows_;
+  std::optional<StreamShares> shares_;
   std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
   std::vector<std::vector<ValueId>> held_;           ///< left fragments, by product
   Point batch_;
   Expr first_row_;  ///< of the tile
-  TileRange range_; ///< along the places
+  TileRange range_; ///< along the places, of this block
   Expr ring_;       ///< the piece of the ring that is worked on
 };
 
-constexpr Knob kGpuStreamKnobs[] = {
-    {"warps", 1, 16}, {"tall", 1, 2}, {"places", 16, 256, 16}, {"stages", 2, 4}, {"held", 0, 1}};
+constexpr Knob kGpuStreamKnobs[] = {{"warps", 1, 16}, {"tall", 1, 2}, {"places", 16, 256, 16},
+                                    {"stages", 2, 4}, {"held", 0, 1}, {"across", 1, 16}};
 
 /// Columns and depths whose fragments fit into registers.
 constexpr std::int64_t kMostFragmentColumns = 256;
@@ -347,8 +370,15 @@ Schedule schedule_of(const StreamTiles& t) {
              {"places", t.places},
              {"stages", t.stages},
              {"held", t.held}};
+  if (t.across > 1)
+    s.knobs["across"] = t.across;
+  if (t.split > 1)
+    s.split_reduce = t.split;
   return s;
 }
+
+/// Blocks that share out the places of some rows, at the most: one combines what all have.
+constexpr int kMostSplit = 32;
 
 constexpr Knob kThreadStreamKnobs[] = {
     {"warps", 1, 8}, {"tall", 1, 8}, {"places", 8, 128, 8}, {"stages", 2, 4}};
@@ -405,9 +435,11 @@ public:
     if (!found.ok)
       return thread_space(given, target);
     if (!refused(found.form).empty() || target.unit(FragmentLayout::SubgroupFragments) == nullptr ||
-        leaves_cores_idle(found.form, target))
+        (!shares_pay(region, found.form) && leaves_cores_idle(found.form, target)))
       return {};
-    std::vector<Schedule> space = wgmma_space(region, found.form, target);
+    std::vector<Schedule> space = shared_space(region, found.form, target);
+    for (Schedule& s : wgmma_space(region, found.form, target))
+      space.push_back(std::move(s));
     // As many places as leave room for three or four blocks beside each other come first.
     for (const bool many : {true, false})
       for (const StreamTiles& t :
@@ -455,6 +487,13 @@ public:
     t.places = int(schedule.knob("places", 64));
     t.stages = int(schedule.knob("stages", 2));
     t.held = schedule.knob("held", 1) != 0;
+    t.across = int(schedule.knob("across", 1));
+    t.split = int(std::clamp<std::int64_t>(schedule.split_reduce, 1, kMostSplit + 1));
+    if (t.shares_places())
+      if (auto why = shares_refused(region, found.form); !why.empty())
+        return {false, {}, why};
+    if (t.split > kMostSplit || t.threads() > 1024)
+      return {false, {}, "too many threads or blocks share the places"};
     if (registers_of(found.form, t) > kMostRegisters)
       return {false, {}, "more sums than a thread has registers"};
     return within_block(GpuStream(region, found.form, t, schedule, target).run(), target);
@@ -462,6 +501,31 @@ public:
 
 private:
   static constexpr std::int64_t kFewRegisters = 80, kHeldRegisters = 208, kMostRegisters = 512;
+
+  /// Few rows, whose places warps and blocks share out: as many blocks as two multiprocessors'
+  /// worth of each, and warps enough in a block to ask for what it reads.
+  static std::vector<Schedule> shared_space(const Region& region, const StreamForm& form,
+                                            const Target& target) {
+    if (!shares_pay(region, form))
+      return {};
+    std::vector<Schedule> space;
+    for (const int places : {16, 32})
+      for (const int warps : {8, 4, 2}) {
+        StreamTiles t{int(ceil_quotient(form.rows.extent.value(), kStreamRows)), 1, places, 2,
+                      true};
+        t.across = std::max(1, warps / t.warps);
+        const std::int64_t along = ceil_quotient(usual_size(form.places.extent), t.all_places()),
+                           wanted =
+                               2 * std::int64_t(target.workers) / usual_size(form.batch.extent);
+        t.split =
+            int(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(along, kMostSplit)));
+        if (Schedule s = schedule_of(t); t.shares_places() &&
+                                         registers_of(form, t) <= kHeldRegisters &&
+                                         std::find(space.begin(), space.end(), s) == space.end())
+          space.push_back(std::move(s));
+      }
+    return space;
+  }
 
   /// Whether few rows leave most multiprocessors without work, for so long that kernels which share
   /// out all tiles are clearly faster: row sums alone by gpu_row_products, others with scores in
@@ -593,6 +657,22 @@ private:
 };
 
 } // namespace
+
+bool is_whole_stream(const Region& region, const Target& target) {
+  constexpr std::int64_t kRows = 64; // of a tile
+  for (const StreamTakes takes : {StreamTakes::MatrixUnits, StreamTakes::Vectors}) {
+    const Region prepared = prepared_for_stream(region, takes);
+    const FoundStream found = find_stream(prepared, takes);
+    if (!found.ok)
+      continue;
+    if (found.form.passes != 1 || found.form.products.size() != 1)
+      return false;
+    const std::int64_t down = ceil_quotient(usual_size(found.form.rows.extent), kRows);
+    return down * usual_size(found.form.batch.extent) >= target.workers ||
+           (takes == StreamTakes::MatrixUnits && shares_pay(prepared, found.form));
+  }
+  return false;
+}
 
 bool stored_scores_take_less(const Region& given, const Target& target) {
   if (!target.is_gpu())

@@ -10,7 +10,7 @@ namespace egret::kernel {
 
 StreamMemory::StreamMemory(Emitter& emitter, const StreamForm& form, const StreamTiles& tiles)
     : r_(emitter.region()), e_(emitter), b_(emitter.builder()), f_(form), t_(tiles),
-      thread_(thread_variable(32 * tiles.warps)) {
+      thread_(thread_variable(tiles.threads())) {
   for (const ContractionForm& p : f_.products) {
     left_.push_back(make_tile(p, p.left, "rows"));
     right_.push_back(make_tile(p, p.right, "places"));
@@ -21,7 +21,7 @@ StreamMemory::StreamMemory(Emitter& emitter, const StreamForm& form, const Strea
   for (std::size_t i = 0; i < vectors_.size(); ++i)
     vectors_[i].buffer =
         b_.shared(fmt::format("vector{}", i), r_.operands[std::size_t(vectors_[i].operand)].dtype,
-                  std::int64_t(t_.stages) * t_.places);
+                  std::int64_t(t_.stages) * t_.all_places());
 }
 
 void StreamMemory::copy_rows(const Point& batch, const Expr& first) {
@@ -39,7 +39,7 @@ void StreamMemory::copy_places(const Point& batch, const std::vector<const Share
 
 void StreamMemory::provide_vectors(const Point& point, const Expr& in_tile, const Expr& piece) {
   for (const PlaceVector& v : vectors_) {
-    const Expr at = piece * Expr(t_.places) + in_tile + lane_variable(2);
+    const Expr at = piece * Expr(t_.all_places()) + in_tile + lane_variable(2);
     const Stage& reading = r_.stages[std::size_t(v.stage)];
     const auto element = element_at(r_, reading, reading.loads[std::size_t(v.load)], point);
     e_.provide_load(v.operand, element.value(), b_.load(v.buffer, at, 2));
@@ -50,7 +50,7 @@ void StreamMemory::provide_vectors(const Point& point, const Expr& in_tile, cons
 std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form, const Side& side,
                                                     const std::string& name) {
   const bool is_left = &side == &form.left;
-  const int stages = is_left ? 1 : t_.stages, panel = is_left ? t_.rows() : t_.places;
+  const int stages = is_left ? 1 : t_.stages, panel = is_left ? t_.rows() : t_.all_places();
   auto tile = std::make_shared<SharedTile>();
   tile->form = form;
   const Factor factor = factor_of(r_, form, side);
@@ -66,7 +66,7 @@ std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form,
   tile->tiles.bk =
       int(round_up<std::int64_t>(form.depth.extent.value(), t_.singles ? 8 : kStreamSteps));
   tile->tiles.stages = stages;
-  tile->tiles.warps_m = t_.warps;
+  tile->tiles.warps_m = t_.warps * t_.across;
   tile->tiles.warps_n = 1;
   const Side& own = is_left ? tile->form.left : tile->form.right;
   tile->side = std::make_unique<SharedSide>(e_, tile->form, own, is_left ? f_.rows : f_.places,
@@ -146,15 +146,15 @@ void StreamMemory::copy_vector(const PlaceVector& v, const Point& batch, const E
                                const Expr& piece) {
   const Stage& reading = r_.stages[std::size_t(v.stage)];
   const Load& load = reading.loads[std::size_t(v.load)];
-  for (int done = 0; done < t_.places; done += 32 * t_.warps * v.together) {
+  for (int done = 0; done < t_.all_places(); done += t_.threads() * v.together) {
     const Expr in_tile = (thread_ + Expr(done / v.together)) * Expr(v.together);
     Point p = batch;
     p.at[std::size_t(f_.places.axes[0])] = first + in_tile;
     std::vector<Guard> some;
-    if (done + 32 * t_.warps * v.together > t_.places)
-      some.push_back({in_tile, Expr(0), Expr(t_.places)});
+    if (done + t_.threads() * v.together > t_.all_places())
+      some.push_back({in_tile, Expr(0), Expr(t_.all_places())});
     b_.when(std::move(some), [&] {
-      b_.copy_async(v.buffer, piece * Expr(t_.places) + in_tile, e_.operand_buffer(v.operand),
+      b_.copy_async(v.buffer, piece * Expr(t_.all_places()) + in_tile, e_.operand_buffer(v.operand),
                     element_at(r_, reading, load, p).value(), v.together,
                     {{first + in_tile, Expr(0), f_.places.extent}});
     });

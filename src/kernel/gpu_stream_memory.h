@@ -21,6 +21,11 @@ struct StreamTiles {
   int stages = 2;       ///< of the ring along the places
   bool held = true;     ///< left sides stay in registers
   bool singles = false; ///< elements are f32, which threads multiply: fragments have half the rows
+  int across = 1;       ///< warps of a block that share out the places of a tile: `places` each
+  int split = 1;        ///< blocks that share out the tiles along the places
+  bool shares_places() const { return across > 1 || split > 1; }
+  int all_places() const { return places * across; } ///< of a tile
+  int threads() const { return 32 * warps * across; }
   int rows_of_warp() const { return tall * (singles ? kStreamRows / 2 : kStreamRows); }
   int rows() const { return warps * rows_of_warp(); }
 };

@@ -26,9 +26,9 @@ Expr GpuStreamRows::place_of(const Expr& first, int fragment) const {
   return first + Expr(std::int64_t(kPlaces) * fragment) + floormod(l_.lane, 4) * Expr(2);
 }
 
-Point GpuStreamRows::row_point(int half) const {
+Point GpuStreamRows::row_at(const Expr& in_tile) const {
   Point p = batch_;
-  const Expr row = first_row_ + l_.row[std::size_t(half)];
+  const Expr row = first_row_ + in_tile;
   put_index(p, r_, f_.rows, row);
   const Guard inside{row, Expr(0), f_.rows.extent};
   if (!proves_less(inside.value, inside.hi))
@@ -155,7 +155,7 @@ void GpuStreamRows::finish_maximum(RowValue& v, int half) {
   const ValueId mine = v.halves[h].read()[0];
   const ValueId all = v.accumulator.across_threads({mine}, 4)[0];
   e_.provide(v.stage, row_point(half),
-             {v.accumulator.finish({unless_spoiled(v.stage, half, all)})});
+             {v.accumulator.finish({unless_spoiled(v.stage, row_point(half), all)})});
   maximum_[{v.stage, half}] = all;
   for (RowValue& sum : values_)
     if (f_.scaled_by[std::size_t(sum.stage)] == v.stage) {
@@ -164,7 +164,7 @@ void GpuStreamRows::finish_maximum(RowValue& v, int half) {
       const ValueId total = sum.accumulator.across_threads({part}, 4)[0];
       e_.provide(sum.stage, row_point(half),
                  {sum.accumulator.finish(
-                     {unless_spoiled(sum.stage, half, unless_lowest(b_, all, total))})});
+                     {unless_spoiled(sum.stage, row_point(half), unless_lowest(b_, all, total))})});
     }
 }
 
@@ -180,19 +180,40 @@ void GpuStreamRows::finish() {
       State all = v.accumulator.across_threads(
           v.accumulator.across_lanes(v.halves[std::size_t(h)].read()), 4);
       if (all.size() == 1)
-        all[0] = unless_spoiled(v.stage, h, all[0]);
+        all[0] = unless_spoiled(v.stage, row_point(h), all[0]);
       e_.provide(v.stage, row_point(h), {v.accumulator.finish(all)});
     }
+}
+
+std::vector<ValueId> GpuStreamRows::unfinished(int half) {
+  const auto h = std::size_t(half);
+  std::map<int, ValueId> by_stage;
+  for (RowValue& v : values_) {
+    if (is_scaled(v.stage))
+      continue;
+    const State all =
+        v.accumulator.across_threads(v.accumulator.across_lanes(v.halves[h].read()), 4);
+    by_stage[v.stage] = all.at(0);
+    if (!scales(v.stage))
+      continue;
+    const ValueId scale = rescale(b_, v.halves[h].read()[0], all[0]);
+    for (RowValue& sum : values_)
+      if (f_.scaled_by[std::size_t(sum.stage)] == v.stage)
+        by_stage[sum.stage] = sum.accumulator.across_threads(
+            {b_.apply(Op::Mul, DType::F32, {sum.halves[h].read()[0], scale})}, 4)[0];
+  }
+  std::vector<ValueId> values;
+  for (const RowValue& v : values_)
+    values.push_back(by_stage.at(v.stage));
+  return values;
 }
 
 ValueId GpuStreamRows::no_number() {
   return b_.constant(Scalar::of(DType::F32, std::numeric_limits<double>::quiet_NaN()));
 }
 
-/// The value, but no number where the row's masked points would have made it one and tiles of them
-/// were left out. For sums that a maximum scales the maximum itself tells.
-ValueId GpuStreamRows::unless_spoiled(int stage, int half, ValueId value) {
-  const Expr tiles = ceildiv(f_.places.extent, l_.places);
+ValueId GpuStreamRows::unless_spoiled(int stage, const Point& row, ValueId value) {
+  const Expr tiles = ceildiv(f_.places.extent, l_.tile > 0 ? l_.tile : l_.places);
   const std::vector<Guard> everywhere =
       unproved({{range_.begin, Expr(0), Expr(1)}, {range_.end, tiles, tiles + Expr(1)}});
   if (everywhere.empty() || b_.type_of(value).dtype != DType::F32)
@@ -202,7 +223,7 @@ ValueId GpuStreamRows::unless_spoiled(int stage, int half, ValueId value) {
     if (c.stage != stage || !c.certain ||
         (maximum >= 0 && depends_on_stage(r_, stage, c.value, maximum)))
       continue;
-    const ValueId v = b_.cast(e_.value(stage, c.value, row_point(half)).id, DType::F32);
+    const ValueId v = b_.cast(e_.value(stage, c.value, row).id, DType::F32);
     const ValueId masked = b_.constant(c.op == Op::Add ? identity_of(Monoid::Max, DType::F32)
                                                        : Scalar::of(DType::F32, 0.0));
     const ValueId stays =
@@ -298,7 +319,7 @@ void GpuStreamRows::store_sum(std::size_t s, int columns,
       put_lanes(p, r_, sum.depth, column, 2);
       const auto inside = lanes_inside(sum.depth, column, 2);
       p.mask.insert(p.mask.end(), inside.begin(), inside.end());
-      ValueId value = unless_spoiled(stage, h, sums(h, j));
+      ValueId value = unless_spoiled(stage, row_point(h), sums(h, j));
       if (maximum >= 0)
         value = unless_lowest(b_, maximum_.at({maximum, h}), value);
       e_.provide(stage, p,

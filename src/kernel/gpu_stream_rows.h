@@ -20,7 +20,8 @@ public:
 
   /// What is the same for all tiles. `row`: by half fragment, this thread's row in a tile.
   struct Layout {
-    int places = 64; ///< of a tile
+    int places = 64; ///< of a tile; of this thread's warp, where several share them out
+    int tile = 0;    ///< then those of a tile; 0: the same
     std::vector<Expr> row;
     Expr lane; ///< this thread's number in its warp
     /// Called before the points of a fragment of the tile at `first` are looked at.
@@ -38,7 +39,9 @@ public:
 
   int halves() const { return int(l_.row.size()); }
   Expr place_of(const Expr& first, int fragment) const;
-  Point row_point(int half) const;
+  const Expr& row_in_tile(int half) const { return l_.row[std::size_t(half)]; }
+  Point row_point(int half) const { return row_at(l_.row[std::size_t(half)]); }
+  Point row_at(const Expr& row) const; ///< of a tile
   /// This thread's two neighbours of a fragment.
   Point point(int half, const Expr& first, int fragment) const;
 
@@ -50,6 +53,12 @@ public:
   void start(const StreamPass& pass);
   void add(const Expr& first);
   void finish();
+  /// In place of finish(), where other threads have more places of the same rows: by row value of
+  /// the pass, what all lanes of a row have of this half. Each is one number.
+  std::vector<ValueId> unfinished(int half);
+  /// The value of a stage at a row, but no number where the row's masked points would have made it
+  /// one and tiles of them were left out. For sums that a maximum scales the maximum itself tells.
+  ValueId unless_spoiled(int stage, const Point& row, ValueId value);
 
   /// By how much what was summed before the last add() is to be scaled in this half; nothing for a
   /// sum that no maximum scales.
@@ -85,7 +94,6 @@ private:
   void add_maximum(RowValue& v, int half, const Expr& first);
   void finish_maximum(RowValue& v, int half);
   ValueId pair_of(const ContractionForm& sum, int half, const Expr& first, int fragment);
-  ValueId unless_spoiled(int stage, int half, ValueId value);
   ValueId no_number();
 
   const Region& r_;

@@ -378,17 +378,4 @@ FoundStream find_stream(const Region& region, StreamTakes takes) {
   return StreamReader(region, takes).run();
 }
 
-bool is_whole_stream(const Region& region, const Target& target) {
-  constexpr std::int64_t kRows = 64; // of a tile
-  for (const StreamTakes takes : {StreamTakes::MatrixUnits, StreamTakes::Vectors}) {
-    const FoundStream found = find_stream(prepared_for_stream(region, takes), takes);
-    if (!found.ok)
-      continue;
-    const std::int64_t down = (usual_size(found.form.rows.extent) + kRows - 1) / kRows;
-    return found.form.passes == 1 && found.form.products.size() == 1 &&
-           down * usual_size(found.form.batch.extent) >= target.workers;
-  }
-  return false;
-}
-
 } // namespace egret::kernel

@@ -71,9 +71,6 @@ FoundStream find_stream(const Region& region, StreamTakes takes = StreamTakes::M
 /// to 16 bits and then used in f32 is not rounded, which is the more exact result.
 Region prepared_for_stream(const Region& region, StreamTakes takes = StreamTakes::Vectors);
 
-/// Whether a stream makes one product, once in one pass, and its rows are tiles for all workers.
-bool is_whole_stream(const Region& region, const Target& target);
-
 /// The places of a pass's products and sums: stages that a stage's value is made of, at the same
 /// point.
 std::vector<bool> stages_under(const Region& region, int stage);

@@ -37,5 +37,27 @@ TEST(DecodeStep, IsOneGraphLaunchThatAllocatesAndCopiesNothing) {
   use_device("cpu");
 }
 
+/// Two norms, the products of queries, of keys and values, of what attention gives, and two of the
+/// network; attention; and before it one launch that rotates queries and writes to both caches.
+TEST(DecodeStep, ALayerIsNineLaunches) {
+  ScopedEnvironment driver("EGRET_CUDA_DRIVER", EGRET_FAKE_CUDA);
+  ScopedEnvironment nvrtc("EGRET_NVRTC", EGRET_FAKE_CUDA);
+  egret::testing::TemporaryFolder folder;
+  ScopedEnvironment cache("XDG_CACHE_HOME", folder.path().c_str());
+  use_device("cuda");
+  const auto kernels = [](std::int64_t layers) {
+    const Sizes sizes{layers, 512, 8, 2, 1024, 64, 100, 500000, false, DType::BF16};
+    Decoder decoder{make_weights(sizes), make_cache(sizes, 90)};
+    const Tensor token = full({1}, std::int64_t(7), DType::I64).eval();
+    auto step = compile(&decode);
+    step(decoder, token).eval();
+    const std::uint64_t before = counters().kernels_launched;
+    step(decoder, token).eval();
+    return counters().kernels_launched - before;
+  };
+  EXPECT_EQ(kernels(20) - kernels(18), 2u * 9u);
+  use_device("cpu");
+}
+
 } // namespace
 } // namespace egret::tool::llama
