@@ -294,7 +294,18 @@ private:
       return cone.flops <= kPrologueFlops && !cone.ends_reduction;
     if (info_of(graph_[reader].op).cls == OpClass::Scatter && uses[0].operand == 0)
       return false;
+    if (graph_[reader].op == Op::Select && is_concatenation(graph_[reader]) &&
+        pays_in_concatenation(made, id, reader))
+      return true;
     return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
+  }
+
+  /// Whether making a value that is concatenated at each point of the concatenation, also where
+  /// another one is chosen, costs less than writing it and reading it again.
+  bool pays_in_concatenation(NodeId made, NodeId id, NodeId reader) const {
+    const double size = elements_of(graph_[id].shape), all = elements_of(graph_[reader].shape);
+    return cones_[made].flops * (all - size) <=
+           kFlopsPerByte * static_cast<double>(size_of(graph_[id].dtype)) * 2 * size;
   }
 
   /// Whether the value is what memory holds, in more bits.
@@ -462,13 +473,10 @@ private:
   std::set<std::pair<NodeId, std::uint64_t>> seen_;
 };
 
-} // namespace
-
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id,
-                           double* flops) {
+/// Adds what a stored node reads and computes for the points of its frame.
+void collect(ReadCollector& collector, const GraphFacts& facts, NodeId id) {
   const ir::Graph& graph = facts.graph();
   const ir::Node& node = graph[id];
-  ReadCollector collector(facts, stored);
   const IndexMap frame = IndexMap::identity(frame_of(graph, id));
   switch (info_of(node.op).cls) {
   case OpClass::Reduce:
@@ -489,9 +497,35 @@ std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& sto
   default:
     collector.inside(id, frame);
   }
+}
+
+} // namespace
+
+std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id,
+                           double* flops) {
+  ReadCollector collector(facts, stored);
+  collect(collector, facts, id);
   if (flops != nullptr)
     *flops = collector.flops;
   return std::move(collector.found);
+}
+
+double flops_together(const GraphFacts& facts, const std::vector<bool>& stored,
+                      std::span<const NodeId> nodes) {
+  std::vector<std::pair<Shape, ReadCollector>> frames;
+  for (const NodeId id : nodes) {
+    const Shape& frame = frame_of(facts.graph(), id);
+    auto same = std::ranges::find_if(frames, [&](const auto& f) { return f.first == frame; });
+    if (same == frames.end()) {
+      frames.emplace_back(frame, ReadCollector(facts, stored));
+      same = frames.end() - 1;
+    }
+    collect(same->second, facts, id);
+  }
+  double flops = 0;
+  for (const auto& [frame, collector] : frames)
+    flops += collector.flops * elements_of(frame);
+  return flops;
 }
 
 } // namespace egret::compiler

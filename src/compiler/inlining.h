@@ -5,6 +5,7 @@
 #include "compiler/partition.h"
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace egret::compiler {
@@ -37,6 +38,11 @@ struct Read {
 /// `flops`, where it is not null: becomes the work of one point of the domain, in additions.
 std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
                            ir::NodeId node, double* flops = nullptr);
+
+/// The work of one kernel of these stored nodes, in additions: what several of them compute at the
+/// same points counts once.
+double flops_together(const GraphFacts& facts, const std::vector<bool>& stored,
+                      std::span<const ir::NodeId> nodes);
 
 /// The domain over which a stored node's loops run: its own, except that a reduction runs over its
 /// operand's and a scatter over its updates'.

@@ -162,6 +162,27 @@ TEST(Fusions, AReshapeBehindAnElementwiseValueStays) {
   EXPECT_EQ(ir::print(sink_reshapes(g)), ir::print(ir::without_dead_code(g)));
 }
 
+/// Each point of a concatenation makes both values where they are not stored.
+TEST(Fusions, ValuesThatAreConcatenatedAreComputedThereUnlessTheyAreDear) {
+  for (const int times : {1, 12}) {
+    Graph g;
+    const auto value = [&](Op op, std::int64_t before) {
+      NodeId v = g.input("x", DType::F32, {4, 32});
+      for (int i = 0; i < times; ++i)
+        v = g.unary(op, v);
+      return g.pad(v, {0, before}, {0, 32 - before}, Scalar::of(DType::F32, 0.0));
+    };
+    const NodeId a = value(Op::Cos, 0), b = value(Op::Sin, 32);
+    const NodeId middle = g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{32})), {64});
+    const NodeId first = g.binary(Op::Lt, g.iota(64, DType::I64), middle);
+    g.outputs = {g.select(g.expand(g.reshape(first, {1, 64}), {4, 64}), a, b)};
+    if (times == 1)
+      EXPECT_EQ(kernels(g).size(), 1u);
+    else
+      EXPECT_GT(kernels(g).size(), 1u);
+  }
+}
+
 TEST(Fusions, WhatGoesOverOtherRowsIsAKernelOfItsOwn) {
   GroupNorm norm;
   norm.g.outputs = {norm.g.reduce(Op::ReduceSum, norm.silu, {0})};
