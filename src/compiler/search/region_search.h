@@ -4,17 +4,19 @@
 #include "compiler/search/tuner.h"
 
 #include <chrono>
+#include <functional>
+#include <utility>
 
 namespace egret::compiler {
 
 /// Time, budget and progress of one call.
 class SearchClock {
 public:
-  SearchClock(const SearchOptions& options, std::size_t kernels)
-      : options_(options), kernels_(kernels), begin_(std::chrono::steady_clock::now()) {}
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  /// `now`: seconds of a steady clock; empty: the machine's.
+  SearchClock(const SearchOptions& options, std::size_t kernels, std::function<double()> now = {})
+      : options_(options), kernels_(kernels), now_(now ? std::move(now) : machine_seconds),
+        begin_(now_()) {}
+  double seconds() const { return now_() - begin_; }
   double left() const { return options_.budget_seconds - seconds(); }
   bool cancelled() const noexcept { return cancelled_; }
   /// Tells of a candidate; false when the search is to end.
@@ -28,9 +30,15 @@ public:
   }
 
 private:
+  static double machine_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
   const SearchOptions& options_;
   std::size_t kernels_;
-  std::chrono::steady_clock::time_point begin_;
+  std::function<double()> now_;
+  double begin_;
   mutable bool cancelled_ = false;
 };
 

@@ -350,7 +350,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
   const auto turn =
       options.effort >= Effort::Search ? take_turn() : std::unique_lock<std::recursive_mutex>();
   const kernel::Target target = impl_->target(kernels, options);
-  const SearchClock clock(options, kernels.size());
+  const SearchClock clock(options, kernels.size(), impl_->options.clock);
   const bool measures = options.effort >= Effort::Search && !options.frozen;
   TuningDatabase& database = impl_->database(options.frozen);
   const Machine machine = impl_->figures(options.effort, options.frozen);

@@ -39,6 +39,7 @@ struct TunerOptions {
   std::function<Candidates(const kernel::Region&, const kernel::Target&, const Machine&,
                            const backend::reference::Bindings&, Effort)>
       propose;
+  std::function<double()> clock; ///< what a budget is counted by: seconds; empty: a steady clock
 };
 
 /// One a device. Thread-safe: searches take turns.

@@ -392,13 +392,19 @@ TEST(Search, KernelsWithColdOperandsAreMeasuredForThemselves) {
 TEST(Search, TheBudgetEndsATrialThatIsUnderWay) {
   const test::TempFolder folder;
   TunerOptions options = tuner_options(folder.path());
-  options.propose = [](const kernel::Region& region, const kernel::Target& target,
-                       const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> proposed; // the budget begins there, however loaded the machine
+  options.clock = [&] {
+    return proposed ? std::chrono::duration<double>(Clock::now() - *proposed).count() : 0;
+  };
+  options.propose = [&](const kernel::Region& region, const kernel::Target& target,
+                        const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
     Candidates all = candidates_of(region, target, machine, sizes, 2, 3);
     CandidateMeasurement trial;
     trial.program = all.list[0].program;
     spoil_loops(trial);
     all.list[0].program = trial.program; // never ends
+    proposed = Clock::now();
     return all;
   };
   Tuner tuner(search_device(), std::move(options));
