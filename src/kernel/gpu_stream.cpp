@@ -41,7 +41,7 @@ public:
         rows_(e_, form, arithmetic_, layout()) {
     for (const ContractionForm& s : f_.sums) {
       carried_.emplace_back();
-      for (int i = 0; i < t_.tall * fragment_columns(s) / kFragmentPlaces; ++i)
+      for (int i = 0; i < t_.tall * stream_columns(s, t_) / kFragmentPlaces; ++i)
         carried_.back().push_back(b_.variable({DType::F32, 4}));
     }
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
@@ -107,9 +107,7 @@ private:
     range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.all_places());
     rows_.begin_rows(batch_, first_row_, range_);
     if (shares_) {
-      const Expr tiles = range_.end - range_.begin, begin = range_.begin;
-      range_ = {begin + floordiv(tiles * share, t_.split),
-                begin + floordiv(tiles * (share + Expr(1)), t_.split)};
+      range_ = shares_->part_of(range_, share);
       run_pass(0);
       for (int half = 0; half < 2 * t_.tall; ++half)
         shares_->put(group_, half, lane_, [&](std::size_t s, int j) { return summed(s, half, j); });
@@ -122,13 +120,13 @@ private:
     }
     rows_.store_rows();
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      rows_.store_sum(s, fragment_columns(f_.sums[s]),
+      rows_.store_sum(s, stream_columns(f_.sums[s], t_),
                       [&](int half, int j) { return summed(s, half, j); });
   }
 
   /// The sums of a half's two neighbouring columns in fragment j.
   ValueId summed(std::size_t s, int half, int j) {
-    const int across = fragment_columns(f_.sums[s]) / kFragmentPlaces;
+    const int across = stream_columns(f_.sums[s], t_) / kFragmentPlaces;
     const ValueId four = b_.read(carried_[s][std::size_t(half / 2 * across + j)]);
     return b_.shuffle(four, four, {2 * (half % 2), 2 * (half % 2) + 1});
   }
@@ -253,7 +251,7 @@ private:
 
   /// What was summed while the maximum was smaller.
   void scale_sums(std::size_t s) {
-    const int across = fragment_columns(f_.sums[s]) / kFragmentPlaces;
+    const int across = stream_columns(f_.sums[s], t_) / kFragmentPlaces;
     for (int i = 0; i < t_.tall; ++i) {
       const auto upper = rows_.scale_of(s, 2 * i), lower = rows_.scale_of(s, 2 * i + 1);
       if (!upper)
@@ -298,7 +296,7 @@ private:
   /// The products of `kStreamSteps` places from place k of the tile on.
   void add_products(std::size_t s, const Expr& first, int k) {
     const ContractionForm& sum = f_.sums[s];
-    const int across = fragment_columns(sum) / kFragmentPlaces;
+    const int across = stream_columns(sum, t_) / kFragmentPlaces;
     std::vector<ValueId> left;
     left.reserve(std::size_t(t_.tall));
     for (int i = 0; i < t_.tall; ++i)
@@ -361,6 +359,13 @@ std::int64_t registers_of(const StreamForm& form, const StreamTiles& t) {
   return n;
 }
 
+void share_places(Schedule& s, const StreamTiles& t) {
+  if (t.across > 1)
+    s.knobs["across"] = t.across;
+  if (t.split > 1)
+    s.split_reduce = t.split;
+}
+
 Schedule schedule_of(const StreamTiles& t) {
   Schedule s;
   s.generator = "gpu_stream";
@@ -370,10 +375,7 @@ Schedule schedule_of(const StreamTiles& t) {
              {"places", t.places},
              {"stages", t.stages},
              {"held", t.held}};
-  if (t.across > 1)
-    s.knobs["across"] = t.across;
-  if (t.split > 1)
-    s.split_reduce = t.split;
+  share_places(s, t);
   return s;
 }
 
@@ -381,12 +383,13 @@ Schedule schedule_of(const StreamTiles& t) {
 constexpr int kMostSplit = 32;
 
 constexpr Knob kThreadStreamKnobs[] = {
-    {"warps", 1, 8}, {"tall", 1, 8}, {"places", 8, 128, 8}, {"stages", 2, 4}};
+    {"warps", 1, 8}, {"tall", 1, 8}, {"places", 8, 128, 8}, {"stages", 2, 4}, {"across", 1, 16}};
 
 Schedule thread_schedule_of(const StreamTiles& t) {
   Schedule s;
   s.generator = "gpu_stream";
   s.knobs = {{"warps", t.warps}, {"tall", t.tall}, {"places", t.places}, {"stages", t.stages}};
+  share_places(s, t);
   return s;
 }
 
@@ -423,6 +426,23 @@ WgmmaStreamTiles wgmma_tiles_of(const Schedule& s) {
   t.blocks = std::max(s.blocks_per_core, 1);
   t.together = s.order_group;
   return t;
+}
+
+/// How the places are shared out; or why they cannot be.
+std::string take_shares(const Schedule& schedule, const Region& region, const StreamForm& form,
+                        StreamTiles& t) {
+  t.across = int(schedule.knob("across", 1));
+  t.split = int(std::clamp<std::int64_t>(schedule.split_reduce, 1, kMostSplit + 1));
+  if (t.split > kMostSplit || t.threads() > 1024)
+    return "too many threads or blocks share the places";
+  return t.shares_places() ? shares_refused(region, form) : "";
+}
+
+/// Blocks that share out the places of tiles of some rows: as many as two for each multiprocessor.
+int split_of(const StreamForm& form, const StreamTiles& t, const Target& target) {
+  const std::int64_t along = ceil_quotient(usual_size(form.places.extent), t.all_places()),
+                     wanted = 2 * std::int64_t(target.workers) / usual_size(form.batch.extent);
+  return int(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(along, kMostSplit)));
 }
 
 class GpuStreamGenerator : public Generator {
@@ -487,13 +507,8 @@ public:
     t.places = int(schedule.knob("places", 64));
     t.stages = int(schedule.knob("stages", 2));
     t.held = schedule.knob("held", 1) != 0;
-    t.across = int(schedule.knob("across", 1));
-    t.split = int(std::clamp<std::int64_t>(schedule.split_reduce, 1, kMostSplit + 1));
-    if (t.shares_places())
-      if (auto why = shares_refused(region, found.form); !why.empty())
-        return {false, {}, why};
-    if (t.split > kMostSplit || t.threads() > 1024)
-      return {false, {}, "too many threads or blocks share the places"};
+    if (auto why = take_shares(schedule, region, found.form, t); !why.empty())
+      return {false, {}, why};
     if (registers_of(found.form, t) > kMostRegisters)
       return {false, {}, "more sums than a thread has registers"};
     return within_block(GpuStream(region, found.form, t, schedule, target).run(), target);
@@ -514,11 +529,7 @@ private:
         StreamTiles t{int(ceil_quotient(form.rows.extent.value(), kStreamRows)), 1, places, 2,
                       true};
         t.across = std::max(1, warps / t.warps);
-        const std::int64_t along = ceil_quotient(usual_size(form.places.extent), t.all_places()),
-                           wanted =
-                               2 * std::int64_t(target.workers) / usual_size(form.batch.extent);
-        t.split =
-            int(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(along, kMostSplit)));
+        t.split = split_of(form, t, target);
         if (Schedule s = schedule_of(t); t.shares_places() &&
                                          registers_of(form, t) <= kHeldRegisters &&
                                          std::find(space.begin(), space.end(), s) == space.end())
@@ -557,9 +568,16 @@ private:
     const Region region = prepared_for_stream(given, StreamTakes::Vectors);
     const FoundStream found = find_stream(region, StreamTakes::Vectors);
     std::vector<Schedule> space;
-    if (found.ok)
-      for (const StreamTiles& t : thread_stream_space(region, found.form, target))
-        space.push_back(thread_schedule_of(t));
+    if (!found.ok)
+      return space;
+    if (shares_pay(region, found.form))
+      for (StreamTiles t : shared_thread_tiles(region, found.form, target)) {
+        t.split = split_of(found.form, t, target);
+        if (t.shares_places())
+          space.push_back(thread_schedule_of(t));
+      }
+    for (const StreamTiles& t : thread_stream_space(region, found.form, target))
+      space.push_back(thread_schedule_of(t));
     return space;
   }
 
@@ -579,6 +597,8 @@ private:
     t.places = int(schedule.knob("places", 32));
     t.stages = int(schedule.knob("stages", 2));
     t.singles = true;
+    if (auto why = take_shares(schedule, region, found.form, t); !why.empty())
+      return {false, {}, why};
     if (thread_stream_registers(found.form, t) > kMostRegisters)
       return {false, {}, "more sums than a thread has registers"};
     return within_block(make_thread_stream(region, found.form, t, schedule, target), target);
@@ -669,7 +689,7 @@ bool is_whole_stream(const Region& region, const Target& target) {
       return false;
     const std::int64_t down = ceil_quotient(usual_size(found.form.rows.extent), kRows);
     return down * usual_size(found.form.batch.extent) >= target.workers ||
-           (takes == StreamTakes::MatrixUnits && shares_pay(prepared, found.form));
+           shares_pay(prepared, found.form);
   }
   return false;
 }
@@ -681,7 +701,8 @@ bool stored_scores_take_less(const Region& given, const Target& target) {
     return false;
   const Region region = prepared_for_stream(given, StreamTakes::Vectors);
   const FoundStream found = find_stream(region, StreamTakes::Vectors);
-  return found.ok && stored_scores_take_less(region, found.form, target);
+  return found.ok && !shares_pay(region, found.form) &&
+         stored_scores_take_less(region, found.form, target);
 }
 
 const Generator& gpu_stream_generator() {

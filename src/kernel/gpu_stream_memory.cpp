@@ -8,6 +8,10 @@
 
 namespace egret::kernel {
 
+int stream_columns(const ContractionForm& sum, const StreamTiles& tiles) {
+  return int(round_up<std::int64_t>(sum.depth.extent.value(), tiles.singles ? 8 : 16));
+}
+
 StreamMemory::StreamMemory(Emitter& emitter, const StreamForm& form, const StreamTiles& tiles)
     : r_(emitter.region()), e_(emitter), b_(emitter.builder()), f_(form), t_(tiles),
       thread_(thread_variable(tiles.threads())) {

@@ -30,6 +30,9 @@ struct StreamTiles {
   int rows() const { return warps * rows_of_warp(); }
 };
 
+/// Columns of a sum, in whole fragments.
+int stream_columns(const ContractionForm& sum, const StreamTiles& tiles);
+
 /// A tile in shared memory, and who it is read for: elements (panel index, other index).
 struct SharedTile {
   GpuTiles tiles;

@@ -20,10 +20,6 @@ std::int64_t rows_of(const StreamForm& form, const StreamTiles& tiles) {
 
 } // namespace
 
-int fragment_columns(const ContractionForm& sum) {
-  return int(round_up<std::int64_t>(sum.depth.extent.value(), 2 * kFragment));
-}
-
 std::string shares_refused(const Region& region, const StreamForm& form) {
   if (form.passes != 1 || form.sums.empty())
     return "its places are gone along more than once, or nothing is summed over columns";
@@ -42,6 +38,13 @@ bool shares_pay(const Region& region, const StreamForm& form) {
   return shares_refused(region, form).empty() && form.rows.extent.value() <= kMostRows;
 }
 
+std::int64_t share_bytes(const StreamForm& form, const StreamTiles& tiles) {
+  std::int64_t of_row = std::int64_t(form.row_stages.size()) + 1;
+  for (const ContractionForm& s : form.sums)
+    of_row += stream_columns(s, tiles);
+  return 4 * of_row * rows_of(form, tiles) * tiles.across;
+}
+
 StreamShares::StreamShares(Emitter& emitter, const StreamForm& form, GpuStreamRows& rows,
                            const StreamTiles& tiles, const Arithmetic& arithmetic,
                            const Expr& count)
@@ -55,10 +58,16 @@ StreamShares::StreamShares(Emitter& emitter, const StreamForm& form, GpuStreamRo
   }
 }
 
+TileRange StreamShares::part_of(const TileRange& range, const Expr& share) const {
+  const Expr tiles = range.end - range.begin;
+  return {range.begin + floordiv(tiles * share, t_.split),
+          range.begin + floordiv(tiles * (share + Expr(1)), t_.split)};
+}
+
 std::int64_t StreamShares::elements() const {
   std::int64_t n = row_values();
   for (const ContractionForm& s : f_.sums)
-    n += rows_ * fragment_columns(s);
+    n += rows_ * stream_columns(s, t_);
   return round_up<std::int64_t>(n, 2);
 }
 
@@ -66,8 +75,8 @@ std::int64_t StreamShares::elements() const {
 Expr StreamShares::column(std::size_t sum, const Expr& row, const Expr& column) const {
   std::int64_t before = round_up<std::int64_t>(row_values(), 2);
   for (std::size_t s = 0; s < sum; ++s)
-    before += rows_ * fragment_columns(f_.sums[s]);
-  return Expr(before) + row * Expr(std::int64_t(fragment_columns(f_.sums[sum]))) + column;
+    before += rows_ * stream_columns(f_.sums[s], t_);
+  return Expr(before) + row * Expr(std::int64_t(stream_columns(f_.sums[sum], t_))) + column;
 }
 
 void StreamShares::put(const Expr& group, int half, const Expr& lane,
@@ -80,7 +89,7 @@ void StreamShares::put(const Expr& group, int half, const Expr& lane,
         b_.store(warps_, begin + row_value(v, row), values[v]);
     });
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      for (int j = 0; j < fragment_columns(f_.sums[s]) / kFragment; ++j) {
+      for (int j = 0; j < stream_columns(f_.sums[s], t_) / kFragment; ++j) {
         const Expr at = Expr(std::int64_t(kFragment) * j) + floormod(lane, 4) * Expr(2);
         b_.store(warps_, begin + column(s, row, at) + lane_variable(2), sums(s, j));
       }
@@ -166,7 +175,7 @@ void StreamShares::finish(const Expr& number, const Expr& share) {
 /// What all warps of the block have together.
 void StreamShares::pass_on(const Shares& from, const Expr& to) {
   for (std::size_t s = 0; s < f_.sums.size(); ++s) {
-    const std::int64_t pairs = fragment_columns(f_.sums[s]) / 2;
+    const std::int64_t pairs = stream_columns(f_.sums[s], t_) / 2;
     each_item(rows_ * pairs, [&](const Expr& item) {
       const Expr row = floordiv(item, pairs), pair = floormod(item, pairs);
       const Combined rows = combine_rows(from, row);
@@ -213,7 +222,7 @@ void StreamShares::store_results(const Shares& from) {
     });
   for (std::size_t s = 0; s < f_.sums.size(); ++s) {
     const ContractionForm& sum = f_.sums[s];
-    const std::int64_t pairs = fragment_columns(sum) / 2;
+    const std::int64_t pairs = stream_columns(sum, t_) / 2;
     each_item(rows_ * pairs, [&](const Expr& item) {
       const Expr row = floordiv(item, pairs), at = floormod(item, pairs) * Expr(2);
       const Combined rows = combine_rows(from, row);

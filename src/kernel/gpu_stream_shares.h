@@ -14,14 +14,14 @@
 
 namespace egret::kernel {
 
-/// Columns of a sum, in whole pairs of fragments.
-int fragment_columns(const ContractionForm& sum);
-
 /// Why the places of a stream cannot be shared out; empty where they can.
 std::string shares_refused(const Region& region, const StreamForm& form);
 
 /// Whether few rows are better off with shared places.
 bool shares_pay(const Region& region, const StreamForm& form);
+
+/// Bytes of a block's shared memory for what its warps have.
+std::int64_t share_bytes(const StreamForm& form, const StreamTiles& tiles);
 
 class StreamShares {
 public:
@@ -29,6 +29,8 @@ public:
   StreamShares(Emitter& emitter, const StreamForm& form, GpuStreamRows& rows,
                const StreamTiles& tiles, const Arithmetic& arithmetic, const Expr& count);
 
+  /// The tiles of the range that a block has, of share number `share`.
+  TileRange part_of(const TileRange& range, const Expr& share) const;
   /// What a thread has in one half of its rows, its warp being number `group` along the places:
   /// `sums` gives two neighbours of the columns.
   void put(const Expr& group, int half, const Expr& lane,

@@ -9,6 +9,7 @@
 #include "kernel/gpu_fma_time.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_stream_rows.h"
+#include "kernel/gpu_stream_shares.h"
 #include "support/checked.h"
 
 #include <algorithm>
@@ -27,29 +28,27 @@ constexpr int kStepsAtOnce = 4;
 /// Columns and depths whose tiles fit.
 constexpr std::int64_t kMostSingles = 128;
 
-int columns_of_sum(const ContractionForm& s) {
-  return int(round_up<std::int64_t>(s.depth.extent.value(), kPairPlaces));
-}
-
 class ThreadStream {
 public:
   ThreadStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
                const Schedule& schedule, const Target& target)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        memory_(e_, form, tiles), thread_(thread_variable(kStreamLanes * tiles.warps)),
-        warp_(floordiv(thread_, kStreamLanes)), lane_(floormod(thread_, kStreamLanes)),
-        pitch_(tiles.places + kStepsAtOnce), rows_(e_, form, arithmetic_of(target), layout()) {
+        memory_(e_, form, tiles), thread_(thread_variable(tiles.threads())),
+        warp_(floormod(floordiv(thread_, kStreamLanes), tiles.warps)),
+        lane_(floormod(thread_, kStreamLanes)),
+        group_(floordiv(thread_, kStreamLanes * tiles.warps)), pitch_(tiles.places + kStepsAtOnce),
+        arithmetic_(arithmetic_of(target)), rows_(e_, form, arithmetic_, layout()) {
     if (!f_.sums.empty())
-      lefts_ = b_.shared("lefts", DType::F32, std::int64_t(t_.rows()) * pitch_);
+      lefts_ = b_.shared("lefts", DType::F32, std::int64_t(t_.across) * t_.rows() * pitch_);
     for (const ContractionForm& s : f_.sums)
-      carried_.push_back(pairs(columns_of_sum(s) / kPairPlaces));
+      carried_.push_back(pairs(stream_columns(s, t_) / kPairPlaces));
     for (std::size_t p = 0; p < f_.products.size(); ++p)
       scores_.push_back(pairs(t_.places / kPairPlaces));
   }
 
   KernelProgram run() {
     Launch launch;
-    launch.threads = kStreamLanes * t_.warps;
+    launch.threads = t_.threads();
     launch.blocks_per_core = s_.blocks_per_core;
     launch.least_shared = s_.least_shared;
     launch.workers = Expr(1);
@@ -58,15 +57,17 @@ public:
     if (is_empty(r_, parallel))
       return b_.finish(launch);
     const Expr down = ceildiv(f_.rows.extent, t_.rows());
-    launch.workers = f_.batch.extent * down;
-    b_.grid_loop(launch.workers, [&](const Expr& number) {
-      const Expr one = max(down, Expr(1));
+    launch.workers = f_.batch.extent * down * Expr(t_.split);
+    if (t_.shares_places())
+      shares_.emplace(e_, f_, rows_, t_, arithmetic_, f_.batch.extent * down);
+    b_.grid_loop(launch.workers, [&](const Expr& worker) {
+      const Expr one = max(down, Expr(1)), number = floordiv(worker, t_.split);
       batch_.at.assign(r_.axes.size(), Expr());
       // The last rows first, of all batches: with a causal mask they have the most to do.
       const Expr batches = max(f_.batch.extent, Expr(1));
       put_index(batch_, r_, f_.batch, floormod(number, batches));
       first_row_ = (one - Expr(1) - floordiv(number, batches)) * Expr(t_.rows());
-      tile();
+      tile(number, floormod(worker, t_.split));
     });
     return b_.finish(launch);
   }
@@ -82,14 +83,18 @@ private:
   GpuStreamRows::Layout layout() {
     GpuStreamRows::Layout l;
     l.places = t_.places;
+    l.tile = t_.all_places();
     for (int i = 0; i < t_.tall; ++i)
       l.row.push_back(row(i));
     l.lane = lane_;
     l.prepare = [this](const Expr& first, int pair) {
-      memory_.provide_vectors(rows_.point(0, first, pair), rows_.place_of(Expr(0), pair), ring_);
+      memory_.provide_vectors(rows_.point(0, first, pair), rows_.place_of(mine(0), pair), ring_);
     };
     return l;
   }
+
+  /// Number i of the places that this thread's warp has of a tile.
+  Expr mine(int i) const { return group_ * Expr(t_.places) + Expr(i); }
 
   /// This thread's row number i in a tile.
   Expr row(int i) const {
@@ -102,21 +107,35 @@ private:
       b_.set(v, nothing);
   }
 
-  void tile() {
+  void tile(const Expr& number, const Expr& share) {
     b_.barrier(); // the last tile's left sides have been read
     memory_.copy_rows(batch_, first_row_);
     b_.commit_copies();
     for (const auto& variables : carried_)
       zero(variables);
-    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.places);
+    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.all_places());
     rows_.begin_rows(batch_, first_row_, range_);
-    for (int number = 0; number < f_.passes; ++number)
-      along_places(number);
+    if (shares_) {
+      range_ = shares_->part_of(range_, share);
+      along_places(0);
+      for (int i = 0; i < t_.tall; ++i)
+        shares_->put(group_, i, lane_, [&](std::size_t s, int j) { return summed(s, i, j); });
+      shares_->finish(number, share);
+      return;
+    }
+    for (int pass = 0; pass < f_.passes; ++pass) {
+      along_places(pass);
+      rows_.finish();
+    }
     rows_.store_rows();
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      rows_.store_sum(s, columns_of_sum(f_.sums[s]), [&](int i, int j) {
-        return b_.read(carried_[s][std::size_t(i * columns_of_sum(f_.sums[s]) / kPairPlaces + j)]);
-      });
+      rows_.store_sum(s, stream_columns(f_.sums[s], t_),
+                      [&](int i, int j) { return summed(s, i, j); });
+  }
+
+  /// The sums of row i's two neighbouring columns number j.
+  ValueId summed(std::size_t s, int i, int j) {
+    return b_.read(carried_[s][std::size_t(i * stream_columns(f_.sums[s], t_) / kPairPlaces + j)]);
   }
 
   void along_places(int number) {
@@ -132,9 +151,9 @@ private:
       add_tile(&memory_.summed(s));
     rows_.start(pass);
     const int ahead = t_.stages - 1;
-    const Expr most = max(ceildiv(f_.places.extent, t_.places), Expr(1));
+    const Expr most = max(ceildiv(f_.places.extent, t_.all_places()), Expr(1));
     const auto copies = [&](const Expr& t) {
-      memory_.copy_places(batch_, ring, min(t, most - Expr(1)) * Expr(t_.places),
+      memory_.copy_places(batch_, ring, min(t, most - Expr(1)) * Expr(t_.all_places()),
                           floormod(t, t_.stages));
     };
     for (int i = 0; i < ahead; ++i) {
@@ -148,11 +167,10 @@ private:
       const Expr next = t + Expr(ahead);
       b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
       b_.commit_copies();
-      step(pass, t * Expr(t_.places), floormod(t, t_.stages));
+      step(pass, t * Expr(t_.all_places()) + mine(0), floormod(t, t_.stages));
     });
     b_.wait_copies(0);
     b_.barrier();
-    rows_.finish();
   }
 
   void step(const StreamPass& pass, const Expr& first, const Expr& stage) {
@@ -182,7 +200,7 @@ private:
               for (int i = 0; i < t_.tall; ++i)
                 own.push_back(four(*left.side, Expr(0), row(i), k));
               for (int j = 0; j < across; ++j) {
-                const Expr place = rows_.place_of(Expr(0), j);
+                const Expr place = rows_.place_of(mine(0), j);
                 const ValueId one = four(*right.side, stage, place, k),
                               two = four(*right.side, stage, place + Expr(1), k);
                 std::vector<ValueId> steps;
@@ -208,7 +226,7 @@ private:
 
   /// What was summed while the maximum was smaller.
   void scale_sum(std::size_t s) {
-    const int across = columns_of_sum(f_.sums[s]) / kPairPlaces;
+    const int across = stream_columns(f_.sums[s], t_) / kPairPlaces;
     for (int i = 0; i < t_.tall; ++i) {
       const auto scale = rows_.scale_of(s, i);
       if (!scale)
@@ -220,35 +238,38 @@ private:
     }
   }
 
+  Expr left_row(int i) const { return group_ * Expr(t_.rows()) + row(i); }
+
   void add_products(std::size_t s, const Expr& first) {
     const ContractionForm& sum = f_.sums[s];
     const SharedTile& right = memory_.summed(s);
     b_.subgroup_barrier(); // what was there has been read
     for (int i = 0; i < t_.tall; ++i)
       for (int j = 0; j < t_.places / kPairPlaces; ++j)
-        b_.store(lefts_, row(i) * Expr(pitch_) + rows_.place_of(Expr(0), j) + lane_variable(2),
+        b_.store(lefts_, left_row(i) * Expr(pitch_) + rows_.place_of(Expr(0), j) + lane_variable(2),
                  rows_.left_pair(sum, i, first, j));
     b_.subgroup_barrier();
-    const int across = columns_of_sum(sum) / kPairPlaces;
+    const int across = stream_columns(sum, t_) / kPairPlaces;
     const Expr stage = ring_;
-    b_.loop(
-        Expr(0), Expr(t_.places), Expr(kStepsAtOnce), Expr(t_.places), Bind::Serial,
-        [&](const Expr& k) {
-          std::vector<ValueId> own;
-          for (int i = 0; i < t_.tall; ++i)
-            own.push_back(b_.load(lefts_, row(i) * Expr(pitch_) + k + lane_variable(kStepsAtOnce),
-                                  kStepsAtOnce));
-          for (int j = 0; j < across; ++j) {
-            std::vector<ValueId> steps;
-            for (int c = 0; c < kStepsAtOnce; ++c)
-              steps.push_back(b_.load(
-                  right.side->buffer(),
-                  right.side->at(stage, k + Expr(c), rows_.place_of(Expr(0), j)) + lane_variable(2),
-                  2));
-            for (int i = 0; i < t_.tall; ++i)
-              multiply(carried_[s][std::size_t(i * across + j)], own[std::size_t(i)], steps);
-          }
-        });
+    b_.loop(Expr(0), Expr(t_.places), Expr(kStepsAtOnce), Expr(t_.places), Bind::Serial,
+            [&](const Expr& k) {
+              std::vector<ValueId> own;
+              for (int i = 0; i < t_.tall; ++i)
+                own.push_back(b_.load(lefts_,
+                                      left_row(i) * Expr(pitch_) + k + lane_variable(kStepsAtOnce),
+                                      kStepsAtOnce));
+              for (int j = 0; j < across; ++j) {
+                std::vector<ValueId> steps;
+                for (int c = 0; c < kStepsAtOnce; ++c)
+                  steps.push_back(
+                      b_.load(right.side->buffer(),
+                              right.side->at(stage, mine(c) + k, rows_.place_of(Expr(0), j)) +
+                                  lane_variable(2),
+                              2));
+                for (int i = 0; i < t_.tall; ++i)
+                  multiply(carried_[s][std::size_t(i * across + j)], own[std::size_t(i)], steps);
+              }
+            });
   }
 
   const Region& r_;
@@ -258,10 +279,12 @@ private:
   ProgramBuilder b_;
   Emitter e_;
   StreamMemory memory_;
-  Expr thread_, warp_, lane_;
-  int pitch_;      ///< of the rows in `lefts_`
-  int lefts_ = -1; ///< what a sum takes of a tile's scores
+  Expr thread_, warp_, lane_, group_; ///< group_: of warps that share out a tile's places
+  int pitch_;                         ///< of the rows in `lefts_`
+  int lefts_ = -1;                    ///< what a sum takes of a tile's scores
+  Arithmetic arithmetic_;
   GpuStreamRows rows_;
+  std::optional<StreamShares> shares_;
   std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
   Point batch_;
   Expr first_row_;
@@ -300,8 +323,8 @@ SharedLines shared_lines_of(const Region& region, const StreamForm& form) {
 
 std::int64_t shared_bytes_of(const SharedLines& lines, const StreamTiles& t) {
   const std::int64_t lefts =
-      lines.has_sums ? std::int64_t(t.rows()) * (t.places + kStepsAtOnce) : 0;
-  return 4 * (lefts + lines.rows * t.rows() + lines.places * t.stages * t.places);
+      lines.has_sums ? std::int64_t(t.across) * t.rows() * (t.places + kStepsAtOnce) : 0;
+  return 4 * (lefts + lines.rows * t.rows() + lines.places * t.stages * t.all_places());
 }
 
 /// Cycles of a multiprocessor, about, from what its four schedulers issue and what shared memory
@@ -316,7 +339,7 @@ double cycles_of(const StreamForm& form, const SharedLines& lines, const StreamT
     reads += steps * (2 * tall + places);
   }
   for (const ContractionForm& s : form.sums) {
-    const double columns = columns_of_sum(s), steps = places / kStepsAtOnce;
+    const double columns = stream_columns(s, t), steps = places / kStepsAtOnce;
     products += steps * tall * columns;
     reads += steps * (2 * tall + columns) + tall * places / 4;
   }
@@ -341,7 +364,7 @@ double cycles_of(const StreamForm& form, const SharedLines& lines, const StreamT
 std::int64_t thread_stream_registers(const StreamForm& form, const StreamTiles& t) {
   std::int64_t n = 4 * t.tall + 8;
   for (const ContractionForm& s : form.sums)
-    n += std::int64_t(t.tall) * columns_of_sum(s) / 4;
+    n += std::int64_t(t.tall) * stream_columns(s, t) / 4;
   for (std::size_t p = 0; p < form.products.size(); ++p)
     n += std::int64_t(t.tall) * t.places / 4;
   return n;
@@ -414,6 +437,24 @@ LiveShare live_share(const Region& region, const StreamForm& form) {
 }
 
 } // namespace
+
+std::vector<StreamTiles> shared_thread_tiles(const Region& region, const StreamForm& form,
+                                             const Target& target) {
+  constexpr std::int64_t kMostHeld = 208, kOtherBytes = 8192;
+  std::vector<StreamTiles> space;
+  if (!thread_stream_refused(region, form).empty())
+    return space;
+  const SharedLines lines = shared_lines_of(region, form);
+  const std::int64_t rows = form.rows.extent.value();
+  for (const auto& [across, places] : {std::pair{8, 8}, {4, 16}, {4, 8}, {8, 16}, {2, 8}}) {
+    StreamTiles t{1, int(ceil_quotient(rows, std::int64_t(kRowLanes))), places, 2, false, true};
+    t.across = across;
+    if (thread_stream_registers(form, t) <= kMostHeld &&
+        shared_bytes_of(lines, t) + share_bytes(form, t) <= target.block_shared_bytes - kOtherBytes)
+      space.push_back(t);
+  }
+  return space;
+}
 
 std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamForm& form,
                                              const Target& target) {

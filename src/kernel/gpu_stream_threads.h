@@ -18,6 +18,10 @@ std::string thread_stream_refused(const Region& region, const StreamForm& form);
 std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamForm& form,
                                              const Target& target);
 
+/// Of few rows, whose places warps share out; how many blocks do is not set.
+std::vector<StreamTiles> shared_thread_tiles(const Region& region, const StreamForm& form,
+                                             const Target& target);
+
 /// Whether kernels of their own for the products and sums, with the scores in memory between them,
 /// are predicted to take less time than the best tiles. Of scores that fill a cache a few times at
 /// the most: what a stream is for as well is that larger ones need no memory.
