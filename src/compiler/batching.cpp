@@ -183,7 +183,7 @@ private:
     return known->second;
   }
 
-  /// On a CPU a scatter's rows are shared out by what else it does.
+  /// A CPU's launches cost little beside a scatter's updates.
   bool may_be_part(GroupKind kind) const {
     return kind == GroupKind::Map || kind == GroupKind::Reduce ||
            (kind == GroupKind::Scatter && target_.is_gpu());

@@ -438,6 +438,11 @@ std::string take_shares(const Schedule& schedule, const Region& region, const St
   return t.shares_places() ? shares_refused(region, form) : "";
 }
 
+/// Whether there are places for each warp of a block.
+bool all_have_places(const StreamForm& form, const StreamTiles& t) {
+  return usual_size(form.places.extent) > std::int64_t(t.places) * (t.across - 1);
+}
+
 /// Blocks that share out the places of tiles of some rows: as many as two for each multiprocessor.
 int split_of(const StreamForm& form, const StreamTiles& t, const Target& target) {
   const std::int64_t along = ceil_quotient(usual_size(form.places.extent), t.all_places()),
@@ -530,7 +535,7 @@ private:
                       true};
         t.across = std::max(1, warps / t.warps);
         t.split = split_of(form, t, target);
-        if (Schedule s = schedule_of(t); t.shares_places() &&
+        if (Schedule s = schedule_of(t); t.shares_places() && all_have_places(form, t) &&
                                          registers_of(form, t) <= kHeldRegisters &&
                                          std::find(space.begin(), space.end(), s) == space.end())
           space.push_back(std::move(s));
@@ -573,7 +578,7 @@ private:
     if (shares_pay(region, found.form))
       for (StreamTiles t : shared_thread_tiles(region, found.form, target)) {
         t.split = split_of(found.form, t, target);
-        if (t.shares_places())
+        if (t.shares_places() && all_have_places(found.form, t))
           space.push_back(thread_schedule_of(t));
       }
     for (const StreamTiles& t : thread_stream_space(region, found.form, target))

@@ -161,7 +161,6 @@ void StreamShares::finish(const Expr& number, const Expr& share) {
   const Shares of_warps{warps_, Expr(0), t_.across};
   if (t_.split == 1) {
     store_results(of_warps);
-    b_.barrier(); // they have been read
     return;
   }
   const Expr first = number * Expr(t_.split * elements());
@@ -169,7 +168,6 @@ void StreamShares::finish(const Expr& number, const Expr& share) {
   b_.last_arriver(arrived_, number, Expr(t_.split), [&] {
     store_results({blocks_, first, t_.split});
   });
-  b_.barrier();
 }
 
 /// What all warps of the block have together.

@@ -36,7 +36,8 @@ public:
   void put(const Expr& group, int half, const Expr& lane,
            const std::function<ValueId(std::size_t sum, int fragment)>& sums);
   /// Behind put() of all threads: results of tile `number` of the rows, of which this block has
-  /// share `share` of the places. All threads of the block come here.
+  /// share `share` of the places. All threads of the block come here; a barrier must follow before
+  /// the next put().
   void finish(const Expr& number, const Expr& share);
 
 private:

@@ -161,6 +161,8 @@ private:
       b_.when({{t, range_.begin, range_.end}}, [&] { copies(t); });
       b_.commit_copies();
     }
+    if (shares_) // blocks of the next launch find room beside these, and read behind them
+      b_.launch_dependents();
     b_.loop(range_.begin, range_.end, Expr(1), most, Bind::Serial, [&](const Expr& t) {
       b_.wait_copies(ahead - 1);
       b_.barrier();
