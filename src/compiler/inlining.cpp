@@ -294,8 +294,8 @@ private:
       return cone.flops <= kPrologueFlops && !cone.ends_reduction;
     if (info_of(graph_[reader].op).cls == OpClass::Scatter && uses[0].operand == 0)
       return false;
-    if (graph_[reader].op == Op::Select && is_concatenation(graph_[reader]) &&
-        pays_in_concatenation(made, id, reader))
+    if (choices_.concatenated_in_place && graph_[reader].op == Op::Select &&
+        is_concatenation(graph_[reader]) && pays_in_concatenation(made, id, reader))
       return true;
     return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
   }
