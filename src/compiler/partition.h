@@ -29,8 +29,8 @@ struct PartitionChoices {
   bool columns = false; ///< kernels of column reductions may store values of every point: by target
   /// Elementwise values of which products read overlapping windows are stored: by target.
   bool windows_stored = false;
-  /// Values are computed in the concatenation that reads them where their arithmetic, for all of its
-  /// points, costs less than memory: by target.
+  /// Values are computed in the concatenation that reads them where their arithmetic, for all of
+  /// its points, costs less than memory: by target.
   bool concatenated_in_place = false;
   bool streams = true;       ///< large products may be recomputed (streaming.h)
   bool stored_scores = true; ///< but not where storing them is predicted to take less time
