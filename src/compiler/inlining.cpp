@@ -28,6 +28,8 @@ constexpr double kManyReads = 128;
 // A value of which a product reads windows that overlap so much is packed from memory: there it is
 // a plain load, which may be copied once instead of packed once a window.
 constexpr double kOverlap = 2;
+// Of a concatenation that a product packs: such a one takes less time than a launch.
+constexpr double kFewPackedBytes = 256 << 10;
 constexpr double kLargestCone = 400;
 constexpr std::size_t kMostLoads = 24;
 
@@ -301,11 +303,29 @@ private:
   }
 
   /// Whether making a value that is concatenated at each point of the concatenation, also where
-  /// another one is chosen, costs less than writing it and reading it again.
+  /// another one is chosen, costs less than writing it and reading it again. A product copies
+  /// concatenated values from where they lie, unless they are few.
   bool pays_in_concatenation(NodeId made, NodeId id, NodeId reader) const {
     const double size = elements_of(graph_[id].shape), all = elements_of(graph_[reader].shape);
+    if (packed_bytes(reader) > kFewPackedBytes)
+      return false;
     return cones_[made].flops * (all - size) <=
            kFlopsPerByte * static_cast<double>(size_of(graph_[id].dtype)) * 2 * size;
+  }
+
+  /// Bytes of the value that products pack, each as often as they do; 0: none reads it, not even by
+  /// way of conversions.
+  double packed_bytes(NodeId id) const {
+    for (;;) {
+      const auto& uses = facts_.uses(id);
+      if (std::any_of(uses.begin(), uses.end(),
+                      [&](const Use& use) { return facts_.is_product(use.reader); }))
+        return packings(id) * elements_of(graph_[id].shape) *
+               static_cast<double>(size_of(graph_[id].dtype));
+      if (uses.size() != 1 || graph_[uses[0].reader].op != Op::Cast)
+        return 0;
+      id = uses[0].reader;
+    }
   }
 
   /// Whether the value is what memory holds, in more bits.

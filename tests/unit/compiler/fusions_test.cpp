@@ -186,6 +186,33 @@ TEST(Fusions, ValuesThatAreConcatenatedAreComputedThereUnlessTheyAreDear) {
   }
 }
 
+/// A product copies parts of a concatenation that lie in memory, and packs those that are computed.
+TEST(Fusions, ValuesOfALargeConcatenationThatAProductReadsAreStored) {
+  const auto made_with_rows = [](std::int64_t rows) {
+    Graph g;
+    const auto value = [&](Op op, std::int64_t before) {
+      return g.pad(g.unary(op, g.input("x", DType::F32, {rows, 32})), {0, before}, {0, 32 - before},
+                   Scalar::of(DType::F32, 0.0));
+    };
+    const NodeId a = value(Op::Cos, 0), b = value(Op::Sin, 32);
+    const NodeId middle = g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{32})), {64});
+    const NodeId first = g.binary(Op::Lt, g.iota(64, DType::I64), middle);
+    const NodeId joined = g.select(g.expand(g.reshape(first, {1, 64}), {rows, 64}), a, b);
+    const Shape box{rows, 48, 64};
+    const NodeId w = g.input("w", DType::F32, {48, 64});
+    g.outputs = {g.reduce(Op::ReduceSum,
+                          mul(g, g.expand(g.reshape(joined, {rows, 1, 64}), box),
+                              g.expand(g.reshape(w, {1, 48, 64}), box)),
+                          {2})};
+    PartitionChoices in_place;
+    in_place.concatenated_in_place = true;
+    return std::pair(kernels(g, in_place).size(), kernels(g).size());
+  };
+  const auto few = made_with_rows(16), many = made_with_rows(4096);
+  EXPECT_LT(few.first, few.second);
+  EXPECT_EQ(many.first, many.second);
+}
+
 TEST(Fusions, WhatGoesOverOtherRowsIsAKernelOfItsOwn) {
   GroupNorm norm;
   norm.g.outputs = {norm.g.reduce(Op::ReduceSum, norm.silu, {0})};
