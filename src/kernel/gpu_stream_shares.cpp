@@ -71,7 +71,7 @@ std::int64_t StreamShares::elements() const {
   return round_up<std::int64_t>(n, 2);
 }
 
-/// Sums come first, as pairs of their columns are accessed at once.
+/// Behind the row values, at an even number: pairs of columns are accessed at once.
 Expr StreamShares::column(std::size_t sum, const Expr& row, const Expr& column) const {
   std::int64_t before = round_up<std::int64_t>(row_values(), 2);
   for (std::size_t s = 0; s < sum; ++s)
