@@ -447,7 +447,7 @@ bool all_have_places(const StreamForm& form, const StreamTiles& t) {
 int split_of(const StreamForm& form, const StreamTiles& t, const Target& target) {
   const std::int64_t along = ceil_quotient(usual_size(form.places.extent), t.all_places()),
                      wanted = 2 * std::int64_t(target.workers) / usual_size(form.batch.extent);
-  return int(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(along, kMostSplit)));
+  return int(std::clamp<std::int64_t>(wanted, 1, std::clamp<std::int64_t>(along, 1, kMostSplit)));
 }
 
 class GpuStreamGenerator : public Generator {

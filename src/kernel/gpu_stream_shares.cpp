@@ -35,7 +35,10 @@ std::string shares_refused(const Region& region, const StreamForm& form) {
 
 bool shares_pay(const Region& region, const StreamForm& form) {
   constexpr std::int64_t kMostRows = 2 * kStreamRows;
-  return shares_refused(region, form).empty() && form.rows.extent.value() <= kMostRows;
+  if (!shares_refused(region, form).empty())
+    return false;
+  const std::int64_t rows = form.rows.extent.value();
+  return rows > 0 && rows <= kMostRows && form.batch.extent.value() > 0;
 }
 
 std::int64_t share_bytes(const StreamForm& form, const StreamTiles& tiles) {

@@ -16,6 +16,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace egret {
@@ -105,6 +106,20 @@ TEST_P(SharedStreams, AgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(All, SharedStreams, ::testing::ValuesIn(testing::attentions()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(StreamsOf, EmptySizesHaveSchedulesThatLower) {
+  const kernel::Target target = testing::test_gpu();
+  const kernel::Generator& generator = kernel::gpu_stream_generator();
+  for (const DType type : {DType::BF16, DType::F32})
+    for (const auto& [batch, queries, keys] :
+         {std::tuple{0, 4, 40}, std::tuple{1, 0, 40}, std::tuple{1, 4, 0}}) {
+      const Attention f{"", batch, 2,          2,     queries, keys, 16,
+                        16, type,  Mask::None, false, false,   false};
+      for (const kernel::Region& region : testing::regions_of(attention_graph(f), target))
+        for (const kernel::Schedule& schedule : generator.space(region, target))
+          EXPECT_NO_THROW(generator.lower(region, schedule, target)) << to_string(schedule);
+    }
+}
 
 TEST(StreamsOf, QueriesThatAreComputedAreStoredFirst) {
   const kernel::Target target = testing::test_gpu();
