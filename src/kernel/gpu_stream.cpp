@@ -85,14 +85,14 @@ private:
       l.row.push_back(row_of_warp(half / 2) + Expr(8 * (half % 2)) + floordiv(lane_, 4));
     l.lane = lane_;
     l.prepare = [this](const Expr& first, int fragment) {
-      memory_.provide_vectors(rows_.point(0, first, fragment), rows_.place_of(own(0), fragment),
+      memory_.provide_vectors(rows_.point(0, first, fragment), rows_.place_of(mine(0), fragment),
                               ring_);
     };
     return l;
   }
 
   /// Number i of the places that this thread's warp has of a tile.
-  Expr own(int i) const { return group_ * Expr(t_.places) + Expr(i); }
+  Expr mine(int i) const { return group_ * Expr(t_.places) + Expr(i); }
 
   // --- One tile of rows
 
@@ -222,7 +222,7 @@ private:
       const Expr next = t + Expr(ahead);
       b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
       b_.commit_copies();
-      step(pass, t * Expr(t_.all_places()) + own(0), floormod(t, t_.stages));
+      step(pass, t * Expr(t_.all_places()) + mine(0), floormod(t, t_.stages));
     });
     b_.wait_copies(0);
     b_.barrier();
@@ -278,7 +278,7 @@ private:
                                : left_fragment(memory_.left(p), i, Expr(k)));
       for (int j = 0; j < across; j += 2) {
         const auto [first, second] =
-            right_fragments(memory_.right(p), stage, own(kFragmentPlaces * j), Expr(k), false);
+            right_fragments(memory_.right(p), stage, mine(kFragmentPlaces * j), Expr(k), false);
         for (int i = 0; i < t_.tall; ++i) {
           multiply(scores_[p][std::size_t(i * across + j)], left[std::size_t(i)], first);
           multiply(scores_[p][std::size_t(i * across + j + 1)], left[std::size_t(i)], second);
@@ -303,7 +303,7 @@ private:
       left.push_back(rows_.left_fragment(sum, i, first, k / kFragmentPlaces));
     for (int j = 0; j < across; j += 2) {
       const auto [one, two] = right_fragments(
-          memory_.summed(s), ring_, Expr(std::int64_t(kFragmentPlaces) * j), own(k), true);
+          memory_.summed(s), ring_, Expr(std::int64_t(kFragmentPlaces) * j), mine(k), true);
       for (int i = 0; i < t_.tall; ++i) {
         multiply(carried_[s][std::size_t(i * across + j)], left[std::size_t(i)], one);
         multiply(carried_[s][std::size_t(i * across + j + 1)], left[std::size_t(i)], two);

@@ -41,11 +41,12 @@ bool shares_pay(const Region& region, const StreamForm& form) {
   return rows > 0 && rows <= kMostRows && form.batch.extent.value() > 0;
 }
 
-std::int64_t share_bytes(const StreamForm& form, const StreamTiles& tiles) {
-  std::int64_t of_row = std::int64_t(form.row_stages.size()) + 1;
+std::int64_t share_elements(const StreamForm& form, const StreamTiles& tiles) {
+  const std::int64_t rows = rows_of(form, tiles);
+  std::int64_t n = round_up<std::int64_t>(rows * std::int64_t(form.row_stages.size()), 2);
   for (const ContractionForm& s : form.sums)
-    of_row += stream_columns(s, tiles);
-  return 4 * of_row * rows_of(form, tiles) * tiles.across;
+    n += rows * stream_columns(s, tiles);
+  return n;
 }
 
 StreamShares::StreamShares(Emitter& emitter, const StreamForm& form, GpuStreamRows& rows,
@@ -65,13 +66,6 @@ TileRange StreamShares::part_of(const TileRange& range, const Expr& share) const
   const Expr tiles = range.end - range.begin;
   return {range.begin + floordiv(tiles * share, t_.split),
           range.begin + floordiv(tiles * (share + Expr(1)), t_.split)};
-}
-
-std::int64_t StreamShares::elements() const {
-  std::int64_t n = row_values();
-  for (const ContractionForm& s : f_.sums)
-    n += rows_ * stream_columns(s, t_);
-  return round_up<std::int64_t>(n, 2);
 }
 
 /// Behind the row values, at an even number: pairs of columns are accessed at once.

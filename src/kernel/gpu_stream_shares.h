@@ -20,8 +20,8 @@ std::string shares_refused(const Region& region, const StreamForm& form);
 /// Whether few rows are better off with shared places.
 bool shares_pay(const Region& region, const StreamForm& form);
 
-/// Bytes of a block's shared memory for what its warps have.
-std::int64_t share_bytes(const StreamForm& form, const StreamTiles& tiles);
+/// Numbers in f32 that a warp or a block has of its rows.
+std::int64_t share_elements(const StreamForm& form, const StreamTiles& tiles);
 
 class StreamShares {
 public:
@@ -54,7 +54,7 @@ private:
   };
 
   std::int64_t row_values() const { return std::int64_t(pass_.rows.size()) * rows_; }
-  std::int64_t elements() const; ///< of a share
+  std::int64_t elements() const { return share_elements(f_, t_); }
   Expr row_value(std::size_t value, const Expr& row) const {
     return Expr(std::int64_t(value) * rows_) + row;
   }

@@ -452,7 +452,8 @@ std::vector<StreamTiles> shared_thread_tiles(const Region& region, const StreamF
     StreamTiles t{1, int(ceil_quotient(rows, std::int64_t(kRowLanes))), places, 2, false, true};
     t.across = across;
     if (thread_stream_registers(form, t) <= kMostHeld &&
-        shared_bytes_of(lines, t) + share_bytes(form, t) <= target.block_shared_bytes - kOtherBytes)
+        shared_bytes_of(lines, t) + 4 * t.across * share_elements(form, t) <=
+            target.block_shared_bytes - kOtherBytes)
       space.push_back(t);
   }
   return space;

@@ -75,9 +75,14 @@ int check_shared(const ir::Graph& graph, const Attention& f,
     const auto c = testing::aligned_for(c0, target);
     for (const char* text : schedules) {
       const kernel::Schedule schedule = kernel::parse_schedule(text);
-      if (!generator.lower(c.region, schedule, target).ok)
+      const kernel::Lowered lowered = generator.lower(c.region, schedule, target);
+      if (!lowered.ok)
         continue;
       ++shared;
+      // The next launch may come when the first tiles have been asked for.
+      const std::string program = kernel::print(lowered.program);
+      EXPECT_LT(program.find("copy_async"), program.find("launch_dependents")) << text;
+      EXPECT_NE(program.find("launch_dependents"), std::string::npos) << text;
       const std::string wrong =
           testing::check_schedule(c, generator, schedule, target, {.workers = 5}, true);
       EXPECT_TRUE(wrong.empty()) << wrong;

@@ -237,7 +237,7 @@ struct Fused {
       false; ///< of the sum of the first output, by all inputs of floats, are outputs too
 };
 
-constexpr DType kF32 = DType::F32, kI64 = DType::I64, kU64 = DType::U64;
+constexpr DType kF32 = DType::F32, kBF16 = DType::BF16, kI64 = DType::I64, kU64 = DType::U64;
 
 /// A generator whose state are inputs of the program.
 Generator generator_of(const Tensor& key, const Tensor& counter) {
@@ -296,6 +296,18 @@ const std::vector<Fused>& fused_programs() {
        [](In in) { return std::vector{glu(in[0], -1)}; },
        2,
        0,
+       true},
+      // Stored are the pre-activation, the activation, its gradient and the product's; not the
+      // tanh.
+      {"GELU between products, and its gradients",
+       {{{256, 512}, kBF16}, {{1024, 512}, kBF16}, {{512, 1024}, kBF16}},
+       [](In in) {
+         const Tensor x = matmul(in[0], in[1].transpose());
+         const Tensor y = x * 0.5 * (tanh((x + x * x * x * 0.044715) * 0.7978845608) + 1);
+         return std::vector{square(matmul(y, in[2].transpose()))};
+       },
+       8,
+       3 * 524288 + 262144,
        true},
       {"total variation's gradient",
        {{{2, 3, 40, 40}, kF32}},

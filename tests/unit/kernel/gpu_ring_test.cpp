@@ -111,6 +111,18 @@ TEST(GpuRing, CopiesUnderWayMayBeFewerThanTheRingHolds) {
         "warps=1 rows=1 stages=4 flight=3 columns=2",
         "warps=1 rows=3 stages=6 flight=2 columns=18"})
     check(plain(sizes("bmk", "bnk", "bmn", 2, 17, 128, 3), DType::BF16), knobs, 3);
+  // The producer waits for a copy of its own.
+  const auto waits = [](const std::string& knobs) {
+    const auto lowered = lower(plain(sizes("mk", "nk", "mn", 1, 40, 128), DType::F32),
+                               "warps=1 rows=1 stages=4 columns=8 " + knobs);
+    const std::string text = kernel::print(lowered.program);
+    int count = 0;
+    for (std::size_t at = 0;
+         (at = text.find("mbarrier_wait(barrier=full", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(waits("flight=2"), waits("flight=4") + 1);
   EXPECT_NE(lower(plain(sizes("mk", "nk", "mn", 1, 40, 128), DType::F32),
                   "warps=1 rows=1 stages=4 flight=5 columns=8")
                 .reason.find("flight"),

@@ -53,6 +53,9 @@ TEST(DecodeStep, ALayerIsNineLaunches) {
     step(decoder, token).eval();
     const std::uint64_t before = counters().kernels_launched;
     step(decoder, token).eval();
+    // The angles of all layers' rotations, once.
+    const std::string plan = step.explain();
+    EXPECT_NE(plan.find(" cos sin"), std::string::npos) << plan;
     return counters().kernels_launched - before;
   };
   EXPECT_EQ(kernels(20) - kernels(18), 2u * 9u);
