@@ -54,6 +54,7 @@ std::vector<Program> chosen(const Options& options) {
   add_losses(all);
   add_statistics(all);
   add_networks(all);
+  add_backbones(all);
   add_simulations(all);
   add_algorithms(all);
   unsigned shard = 0, shards = 1;

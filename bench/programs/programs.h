@@ -90,6 +90,7 @@ void add_experts(Programs& p);
 void add_losses(Programs& p);
 void add_statistics(Programs& p);
 void add_networks(Programs& p);
+void add_backbones(Programs& p);
 void add_simulations(Programs& p);
 void add_algorithms(Programs& p);
 

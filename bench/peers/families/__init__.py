@@ -26,5 +26,5 @@ def program(name, gradients=(), update=None):
 
 
 for module in ("convolutions", "recurrences", "orders", "scatters", "windows", "samplings", "products", "layouts", "updates", "attentions",
-               "experts", "losses", "statistics", "networks", "simulations", "algorithms"):
+               "experts", "losses", "statistics", "networks", "backbones", "simulations", "algorithms"):
     importlib.import_module("families." + module)
