@@ -147,32 +147,31 @@ void add_convnext(Programs& p, const std::string& name, DType dtype) {
   w.norm(d);
   w.matrix(classes, d);
   const std::int64_t side = p.size(224, 32);
-  add_network(
-      p, name, data({p.size(32, 2), 3, side, side}, dtype), classes, w.list,
-      [depths](Reader& r, const Tensor& x) {
-        const auto last = [](const Tensor& y) { return y.permute({0, 2, 3, 1}); };
-        const auto channels = [](const Tensor& y) { return y.permute({0, 3, 1, 2}); };
-        const auto convolved = [&](const Tensor& y, int stride) {
-          const Tensor& weights = r.next();
-          return conv2d(y, weights, r.next(), {.stride = stride});
-        };
-        Tensor h = channels(r.normalized(last(convolved(x, 4)), 1e-6));
-        for (std::size_t stage = 0; stage < depths.size(); ++stage) {
-          if (stage > 0) {
-            h = channels(r.normalized(last(h), 1e-6));
-            h = convolved(h, 2);
-          }
-          for (std::int64_t block = 0; block < depths[stage]; ++block) {
-            const Tensor& taps = r.next();
-            Tensor y = conv2d(h, taps, r.next(), {.padding = 3, .groups = h.size(1)});
-            y = r.normalized(last(y), 1e-6);
-            y = gelu(r.dense(y));
-            y = r.dense(y);
-            h = h + channels(y * r.next());
-          }
-        }
-        return r.dense(r.normalized(h.mean({2, 3}), 1e-6));
-      });
+  add_network(p, name, data({p.size(32, 2), 3, side, side}, dtype), classes, w.list,
+              [depths](Reader& r, const Tensor& x) {
+                const auto last = [](const Tensor& y) { return y.permute({0, 2, 3, 1}); };
+                const auto channels = [](const Tensor& y) { return y.permute({0, 3, 1, 2}); };
+                const auto convolved = [&](const Tensor& y, int stride) {
+                  const Tensor& weights = r.next();
+                  return conv2d(y, weights, r.next(), {.stride = stride});
+                };
+                Tensor h = channels(r.normalized(last(convolved(x, 4)), 1e-6));
+                for (std::size_t stage = 0; stage < depths.size(); ++stage) {
+                  if (stage > 0) {
+                    h = channels(r.normalized(last(h), 1e-6));
+                    h = convolved(h, 2);
+                  }
+                  for (std::int64_t block = 0; block < depths[stage]; ++block) {
+                    const Tensor& taps = r.next();
+                    Tensor y = conv2d(h, taps, r.next(), {.padding = 3, .groups = h.size(1)});
+                    y = r.normalized(last(y), 1e-6);
+                    y = gelu(r.dense(y));
+                    y = r.dense(y);
+                    h = h + channels(y * r.next());
+                  }
+                }
+                return r.dense(r.normalized(h.mean({2, 3}), 1e-6));
+              });
 }
 
 // --- transformers
@@ -196,7 +195,8 @@ void encoder_weights(Weights& w, const Encoder& e) {
 Tensor attended(Reader& r, const Tensor& x, std::int64_t heads) {
   const std::int64_t b = x.size(0), n = x.size(1), d = x.size(2);
   const Tensor qkv = r.dense(x).reshape({b, n, 3, heads, d / heads}).permute({2, 0, 3, 1, 4});
-  const Tensor y = scaled_dot_product_attention(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
+  const Tensor y =
+      scaled_dot_product_attention(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
   return r.dense(y.permute({0, 2, 1, 3}).reshape({b, n, d}));
 }
 

@@ -77,6 +77,7 @@ const Generator& loops_generator();
 // Of a GPU.
 /// Reductions of few terms: a thread makes whole results.
 const Generator& gpu_points_generator();
+const Generator& gpu_window_sums_generator();
 const Generator& gpu_rows_generator();
 const Generator& gpu_columns_generator();
 /// Reductions across the contiguous axis, as schedule trees.

@@ -13,6 +13,7 @@
 #include "kernel/map_axes.h"
 #include "kernel/pass_states.h"
 #include "kernel/passes.h"
+#include "kernel/strips.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,6 +29,9 @@ namespace {
 
 /// Terms of a result at the most, those that are always few enough, and those that are written out.
 constexpr std::int64_t kMostTermsOfPoint = 64, kFewTermsOfPoint = 16, kWrittenTerms = 32;
+/// Results of a strip at the most, results of it and their lanes, and terms of it that are written
+/// out.
+constexpr int kMostOfStrip = 8, kMostLanesOfStrip = 32, kWrittenTermsOfStrip = 96;
 /// Threads of a multiprocessor that hide how long many terms take.
 constexpr std::int64_t kThreadsForTerms = 128;
 /// Terms that lie side by side from which on a warp exchanges what it stores at them.
@@ -255,18 +259,30 @@ std::optional<Layout> in_order_of_results(const Region& region, const PointFacts
   return elements == 1 && apart ? std::optional(layout) : std::nullopt;
 }
 
+/// The strips that a thread of the schedule makes.
+Strip strip_of(const Region& region, const PointFacts& f, const Schedule& schedule) {
+  const auto most = int(schedule.knob("strip", 1));
+  return most < 2 || f.passes.waits() ? Strip{} : overlapping_strip(region, f.passes, f.tile, most);
+}
+
 class GpuPoints {
 public:
   GpuPoints(const Region& region, const PointFacts& facts, const Schedule& schedule,
             const Target& target)
       : r_(region), f_(facts), p_(facts.passes), schedule_(schedule), b_(region.name),
         e_(b_, region), threads_(int(schedule.knob("threads", 256))),
-        copies_(int(schedule.knob("results", 1))), t_(thread_variable(threads_)),
-        arithmetic_(arithmetic_of(target)) {
+        copies_(int(schedule.knob("results", 1))), strip_(strip_of(region, facts, schedule)),
+        t_(thread_variable(threads_)), arithmetic_(arithmetic_of(target)) {
     lanes_ = aligned_lanes(region, f_,
                            schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
     e_.load_policy = schedule.load_policy;
-    for (int a : p_.reduced)
+    sequence_ = p_.reduced;
+    if (strip_.axis >= 0) {
+      copies_ = 1;
+      std::erase(sequence_, strip_.along);
+      sequence_.push_back(strip_.along);
+    }
+    for (int a : sequence_)
       reduced_.push_back(r_.axes[a].extent);
   }
 
@@ -279,7 +295,9 @@ public:
       return b_.finish(launch);
     for (int a : f_.order) {
       const Expr& extent = r_.axes[a].extent;
-      extents_.push_back(a == f_.tile ? ceildiv(extent, Expr(lanes_)) : extent);
+      extents_.push_back(a == f_.tile       ? ceildiv(extent, Expr(lanes_))
+                         : a == strip_.axis ? ceildiv(extent, Expr(strip_.results))
+                                            : extent);
       count_ = count_ * extents_.back();
     }
     const std::int64_t tile = std::int64_t(threads_) * copies_;
@@ -292,20 +310,39 @@ public:
         std::vector<Point> points;
         for (int c = 0; c < copies_; ++c) {
           firsts_.push_back(block * Expr(tile) + Expr(std::int64_t(c) * threads_));
-          points.push_back(point_at(firsts_.back() + t_));
+          for (int n = 0; n < strip_.results; ++n)
+            points.push_back(point_at(firsts_.back() + t_, n));
         }
         results(points);
       };
       // Whole tiles without tests, so that their loads stand together.
       const Expr end = (block + Expr(1)) * Expr(tile);
-      b_.when({{end, Expr(0), count_ + Expr(1)}}, [&] { at(true); });
+      const Guard all{end, Expr(0), count_ + Expr(1)};
+      b_.when({all}, [&] { at_strip(block * Expr(tile) + t_, at); });
       b_.when({{count_, Expr(0), end}}, [&] { at(false); });
     });
     return b_.finish(launch);
   }
 
 private:
-  Point point_at(const Expr& flat) const {
+  /// `body`, told whether all results of this thread's strip exist.
+  void at_strip(const Expr& flat, const std::function<void(bool whole)>& body) {
+    if (strip_.axis < 0) {
+      body(true);
+      return;
+    }
+    const Expr& extent = r_.axes[std::size_t(strip_.axis)].extent;
+    const Expr end = point_at(flat, 0).at[std::size_t(strip_.axis)] + Expr(strip_.results);
+    if (extent.divisor() % strip_.results == 0) {
+      body(true);
+      return;
+    }
+    b_.when({{end, Expr(0), extent + Expr(1)}}, [&] { body(true); });
+    b_.when({{extent, Expr(0), end}}, [&] { body(false); });
+  }
+
+  /// Result number `n` of the strip.
+  Point point_at(const Expr& flat, int n = 0) const {
     const std::vector<Expr> at = unflatten(flat, extents_);
     Point p;
     p.at.resize(r_.axes.size());
@@ -314,6 +351,12 @@ private:
     p.lanes = lanes_;
     if (!whole_)
       p.mask.push_back({flat, Expr(0), count_});
+    if (strip_.axis >= 0) {
+      Expr& across = p.at[std::size_t(strip_.axis)];
+      across = across * Expr(strip_.results) + Expr(n);
+      if (!whole_)
+        p.mask.push_back({across, Expr(0), r_.axes[std::size_t(strip_.axis)].extent});
+    }
     Expr& along = p.at[f_.tile];
     along = along * Expr(lanes_) + (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
     p.mask.push_back({along, Expr(0), r_.axes[f_.tile].extent});
@@ -346,6 +389,16 @@ private:
   /// Terms that stand one after the other in the code: all of a few, else the innermost axes', as
   /// far as they are few.
   std::int64_t together() const {
+    if (strip_.axis >= 0) {
+      std::int64_t terms =
+          reduced_.back().value() <= kWrittenTerms ? reduced_.back().value() : kFewTermsOfPoint;
+      for (std::size_t i = reduced_.size() - 1; i-- > 0;) {
+        if (terms * reduced_[i].value() * strip_.results > kWrittenTermsOfStrip)
+          break;
+        terms *= reduced_[i].value();
+      }
+      return terms;
+    }
     if (f_.terms * copies_ <= kWrittenTerms)
       return f_.terms;
     std::int64_t terms = 1;
@@ -390,8 +443,11 @@ private:
         const std::vector<Expr> at = unflatten(place, reduced_);
         Point q = points[i];
         for (std::size_t a = 0; a < at.size(); ++a)
-          q.at[p_.reduced[a]] = at[a];
-        const PassStates::Spot spot{&q, place, {}};
+          q.at[sequence_[a]] = at[a];
+        Expr number = Expr(0); // of the term
+        for (const int a : p_.reduced)
+          number = number * r_.axes[std::size_t(a)].extent + q.at[std::size_t(a)];
+        const PassStates::Spot spot{&q, number, {}};
         sums.add(states, std::span(&spot, 1), false);
         for (int o : p_.outputs[pass]) {
           const Value value = e_.result(r_.outputs[o].stage, r_.outputs[o].component, q);
@@ -450,10 +506,12 @@ private:
   ProgramBuilder b_;
   Emitter e_;
   int threads_, copies_;
+  Strip strip_;
   Expr t_;
   Arithmetic arithmetic_;
   int lanes_ = 1;
-  std::vector<Expr> reduced_;
+  std::vector<int> sequence_; ///< the reduced axes in the order of the terms
+  std::vector<Expr> reduced_; ///< their extents
   std::vector<Expr> extents_; ///< of the results' axes, of vectors where they have lanes
   Expr count_ = Expr(1);      ///< of results, or of their vectors
   std::vector<Expr> firsts_;  ///< by point: the number of the block's first one
@@ -461,7 +519,8 @@ private:
   std::map<int, int> turned_; ///< by output: where warps exchange it
 };
 
-constexpr Knob kGpuPointsKnobs[] = {{"threads", 32, 1024, 32}, {"results", 1, 8}};
+constexpr Knob kGpuPointsKnobs[] = {
+    {"threads", 32, 1024, 32}, {"results", 1, 8}, {"strip", 1, kMostOfStrip}};
 
 class GpuPointsGenerator : public Generator {
 public:
@@ -499,15 +558,23 @@ public:
     if (is_for_tiles(region, f))
       return {};
     std::vector<Schedule> out;
+    const auto add = [&](decltype(Schedule::knobs) knobs) {
+      Schedule s;
+      s.generator = name();
+      s.knobs = std::move(knobs);
+      s.store_policy = gpu_store_policy(region, target);
+      out.push_back(std::move(s));
+    };
+    for (int most = kMostOfStrip; most > 1; most /= 2)
+      if (!f.passes.waits() && most * lanes <= kMostLanesOfStrip &&
+          threads / most >= kThreadsForTerms * target.workers)
+        if (const Strip strip = overlapping_strip(region, f.passes, f.tile, most); strip.axis >= 0)
+          for (std::int64_t block : {256, 128})
+            add({{"threads", block}, {"results", 1}, {"strip", most}});
     const std::int64_t usual = threads >= 4 * kThreadsForTerms * target.workers ? 2 : 1;
     for (std::int64_t results : {usual, 3 - usual, std::int64_t(4)})
-      for (std::int64_t block : {256, 128, 512}) {
-        Schedule s;
-        s.generator = name();
-        s.knobs = {{"threads", block}, {"results", results}};
-        s.store_policy = gpu_store_policy(region, target);
-        out.push_back(std::move(s));
-      }
+      for (std::int64_t block : {256, 128, 512})
+        add({{"threads", block}, {"results", results}});
     return out;
   }
 

@@ -469,7 +469,8 @@ std::vector<StreamTiles> thread_stream_space(const Region& region, const StreamF
 }
 
 bool stored_scores_take_less(const Region& region, const StreamForm& form, const Target& target) {
-  constexpr double kClock = 1.7e9, kLaunchSeconds = 2.2e-6, kCacheBytes = 4e12, kMostBytes = 128e6;
+  constexpr double kClock = 1.7e9, kLaunchSeconds = 2.2e-6, kCacheBytes = 4e12;
+  const double most = std::max(128e6, double(target.memory_bytes) / 128);
   if (!thread_stream_refused(region, form).empty())
     return false;
   double bytes = 4; // of scores, at the largest sizes
@@ -478,7 +479,7 @@ bool stored_scores_take_less(const Region& region, const StreamForm& form, const
   const std::int64_t batch = usual_size(form.batch.extent), rows = usual_size(form.rows.extent),
                      places = usual_size(form.places.extent);
   const auto tiles = tiles_by_time(region, form, target);
-  if (tiles.empty() || bytes > kMostBytes)
+  if (tiles.empty() || bytes > most)
     return false;
   const auto seconds = [&](std::int64_t columns, std::int64_t depth) {
     const auto choices = fma_choices({rows, columns, depth, batch}, target);

@@ -1,5 +1,6 @@
 // Which template takes a reduction on a GPU with many multiprocessors, and how it shares it out:
 // whatever the strides, no reduction of much is left to few threads.
+#include "egret/autodiff.h"
 #include "egret/functional.h"
 #include "egret/graph.h"
 #include "kernel/generator.h"
@@ -233,6 +234,120 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
     for (const Chosen& c : {depthwise, pooled})
       EXPECT_EQ(c.schedule.generator, "gpu_points") << to_string(c.schedule);
   }
+}
+
+/// Of a buffer, in the code.
+int loads_of(const Chosen& c, const std::string& buffer) {
+  const std::string text = print(c.program), wanted = " = load " + buffer + "[";
+  int loads = 0;
+  for (std::size_t at = 0; (at = text.find(wanted, at)) != std::string::npos; ++at)
+    ++loads;
+  return loads;
+}
+
+/// Windows that overlap along an axis which neighbouring threads do not follow.
+TEST(GpuReductions, OverlappingWindowsAreOfStrips) {
+  const auto depthwise = [](std::int64_t kernel, std::int64_t side) {
+    return chosen_for([&](egret::Graph& g) {
+      const ConvOptions options{.padding = kernel / 2, .groups = 96};
+      return conv2d(g.tensor({32, 96, side, side}, DType::F32, "x"),
+                    g.tensor({96, 1, kernel, kernel}, DType::F32, "w"), {}, options);
+    });
+  };
+  const Chosen seven = depthwise(7, 56);
+  EXPECT_EQ(seven.schedule.knob("strip", 1), 8) << to_string(seven.schedule);
+  EXPECT_EQ(loads_of(seven, "w"), 7) << "a column of weights";
+  EXPECT_EQ(loads_of(seven, "x"), 14) << "what 8 results read of it";
+  EXPECT_GT(depthwise(3, 56).schedule.knob("strip", 1), 1);
+  const Chosen apart = chosen_for([](egret::Graph& g) {
+    return max_pool2d(g.tensor({32, 96, 56, 56}, DType::F32, "x"), 2);
+  });
+  EXPECT_EQ(apart.schedule.knob("strip", 1), 1) << "nothing is read twice";
+}
+
+TEST(GpuReductions, StripsHaveTheValuesOfSingleResults) {
+  const auto check = [](const std::function<Tensor(egret::Graph&)>& make) {
+    egret::Graph cx;
+    make(cx).retrieve();
+    const ir::Graph g = ir::parse_graph(cx.text());
+    const Generator& points = testing::generator_named("gpu_points", testing::test_gpu());
+    for (const auto& each : testing::region_cases(g, testing::random_inputs(g, 3, {})))
+      for (const char* schedule :
+           {"gpu_points results=1 threads=32 strip=8", "gpu_points results=1 threads=64 strip=3"}) {
+        const std::string wrong = testing::check_schedule(
+            testing::aligned_for(each, testing::test_gpu()), points, parse_schedule(schedule),
+            testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
+        EXPECT_TRUE(wrong.empty()) << schedule << ": " << wrong;
+      }
+  };
+  for (const std::int64_t side : {5, 8, 11})
+    for (const DType dtype : {DType::F32, DType::BF16})
+      for (const std::int64_t kernel : {3, 5}) {
+        const ConvOptions options{
+            .padding = kernel / 2, .dilation = kernel == 3 ? 2 : 1, .groups = 4};
+        check([&](egret::Graph& g) {
+          return conv2d(g.tensor({2, 4, side, side}, dtype, "x"),
+                        g.tensor({4, 1, kernel, kernel}, dtype, "w"), {}, options);
+        });
+        check([&](egret::Graph& g) {
+          return conv2d(g.tensor({2, side, side, 4}, dtype, "x").permute({0, 3, 1, 2}),
+                        g.tensor({4, 1, kernel, kernel}, dtype, "w"), {}, options)
+              .permute({0, 2, 3, 1});
+        });
+        check([&](egret::Graph& g) {
+          return max_pool2d(g.tensor({2, 4, side, side}, dtype, "x"), 3,
+                            {.stride = 1, .padding = 1});
+        });
+      }
+}
+
+/// The gradient of a depthwise convolution's weights, whose windows overlap.
+ir::Graph depthwise_gradient(DType dtype, const Shape& sizes, std::int64_t kernel, bool last) {
+  egret::Graph g;
+  const auto image = [&](const char* name) {
+    const Shape in_memory = {sizes[0], sizes[2], sizes[3], sizes[1]};
+    return last ? g.tensor(in_memory, dtype, name).permute({0, 3, 1, 2})
+                : g.tensor(sizes, dtype, name);
+  };
+  const Tensor x = image("x"), w = g.tensor({sizes[1], 1, kernel, kernel}, dtype, "w");
+  conv2d(x, w, {}, {.padding = kernel / 2, .groups = sizes[1].value()}).retrieve();
+  ir::Graph graph = ir::parse_graph(g.text());
+  const std::vector<ir::NodeId> y = graph.outputs;
+  const ir::NodeId stored =
+      graph.input("dy", dtype, last ? Shape{sizes[0], sizes[2], sizes[3], sizes[1]} : sizes);
+  const ir::NodeId dy = last ? graph.permute(stored, {0, 3, 1, 2}) : stored;
+  graph.outputs = gradients(graph, y, std::vector{dy}, std::vector{graph.inputs()[1]});
+  return graph;
+}
+
+TEST(GpuReductions, SumsOverWindowsAreOfThreadsThatHaveAllWindows) {
+  for (const bool last : {false, true}) {
+    const auto regions =
+        testing::regions_of(depthwise_gradient(DType::F32, {32, 96, 56, 56}, 7, last), large_gpu());
+    ASSERT_EQ(regions.size(), 1u);
+    const Chosen c = lower_greedily(regions[0], large_gpu());
+    EXPECT_EQ(c.schedule.generator, "gpu_window_sums") << to_string(c.schedule);
+    EXPECT_EQ(loads_of(c, "dy"), 8) << "the points of a strip";
+    EXPECT_EQ(loads_of(c, "x"), 7 * 14) << "what they read, for 7 windows a column";
+    EXPECT_GE(blocks_of(c), 132);
+  }
+}
+
+TEST(GpuReductions, SumsOverWindowsHaveTheValuesOfTheReference) {
+  const Generator& sums = testing::generator_named("gpu_window_sums", testing::test_gpu());
+  for (const Shape& sizes : {Shape{2, 3, 5, 6}, Shape{2, 40, 8, 7}, Shape{1, 4, 11, 9}})
+    for (const DType dtype : {DType::F32, DType::BF16})
+      for (const bool last : {false, true}) {
+        const ir::Graph g = depthwise_gradient(dtype, sizes, 3, last);
+        for (const auto& each : testing::region_cases(g, testing::random_inputs(g, 3, {})))
+          for (const char* schedule :
+               {"gpu_window_sums threads=32", "gpu_window_sums threads=64 @split_reduce=3"}) {
+            const std::string wrong = testing::check_schedule(
+                testing::aligned_for(each, testing::test_gpu()), sums, parse_schedule(schedule),
+                testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
+            EXPECT_TRUE(wrong.empty()) << schedule << ": " << wrong;
+          }
+      }
 }
 
 /// Terms that lie side by side in the result, and neighbouring results in what is read: neither is
