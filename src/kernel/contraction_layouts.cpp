@@ -160,7 +160,11 @@ std::optional<std::array<int, 2>> axes_to_copy_sides_along(const Region& region,
       depth = *found;
     as_it_is[i] = found != form.depth.axes.end() ||
                   std::any_of(groups[i]->axes.begin(), groups[i]->axes.end(), along);
-    views = views || is_windows(region, form, *sides[i]) || !memory_of(region, form, *sides[i]);
+    const auto beside = [&](int axis) { return step_of(region, form, *sides[i], axis) == 1; };
+    const bool unaligned = !as_it_is[i] && (std::ranges::any_of(form.depth.axes, beside) ||
+                                            std::ranges::any_of(groups[i]->axes, beside));
+    views = views || unaligned || is_windows(region, form, *sides[i]) ||
+            !memory_of(region, form, *sides[i]);
   }
   if (!views || (as_it_is[0] && as_it_is[1]))
     return std::nullopt;

@@ -40,7 +40,7 @@ int axis_to_copy_along(const Region& region, const ContractionForm& form);
 /// The same where each side may be copied along an axis of its own, of the depth or of its rows or
 /// columns, as those of queued products: the axis of the left and of the right side; -1: the side
 /// is copied as it is. Nothing where both are, where some side cannot be, and where both are all of
-/// an operand in some order.
+/// an operand in some order whose neighbours, if they are copied together, lie at aligned places.
 std::optional<std::array<int, 2>> axes_to_copy_sides_along(const Region& region,
                                                            const ContractionForm& form);
 
