@@ -233,6 +233,8 @@ private:
     // estimate, by copies for queued products: bench/results/2026-11-23-convolutions.md.
     constexpr double kByRegisters = 4.5, kByCopies = 2.5, kQueued = 0.8;
     constexpr double kClock = 1.5e9, kSchedulers = 4;
+    // What a result that lies apart from its neighbours takes of the second cache, in seconds.
+    constexpr double kSector = 32 / 4e12;
     const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
     if (!unit)
       return {};
@@ -245,6 +247,16 @@ private:
     for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
       products *= static_cast<double>(group->extent.lower());
     const double ideal = products * unit->cycles / (kSchedulers * target.workers * kClock);
+    // Results follow the sides' own axes: along others than their own they lie apart.
+    const auto apart = [&](int along) {
+      double seconds = 0;
+      for (const Output& out : region.outputs)
+        if (along >= 0 && !contains(form.depth.axes, along) &&
+            stride_of(region, out, along) != std::optional<std::int64_t>(1))
+          seconds += kSector * static_cast<double>(usual_size(
+                                   points_of(region, result_axes(region.stages[out.stage]))));
+      return seconds;
+    };
     std::vector<LayoutWish> wishes;
     const auto wish = [&](bool right, int along, const char* what, double seconds) {
       const Side& side = right ? form.right : form.left;
@@ -263,7 +275,7 @@ private:
     for (const bool right : {false, true})
       if (own)
         wish(right, (*own)[right], "order along an axis of windows",
-             (kByRegisters - kQueued) * ideal);
+             (kByRegisters - kQueued) * ideal - apart((*own)[0]) - apart((*own)[1]));
     return wishes;
   }
 };

@@ -112,9 +112,8 @@ private:
         if (load.source != Source::Operand)
           continue;
         const std::vector<bool> axes = axes_of_load(region, stage, load);
-        if (!axes[std::size_t(axis)] &&
-            std::any_of(passes.reduced.begin(), passes.reduced.end(),
-                        [&](int a) { return axes[std::size_t(a)]; }))
+        if (!axes[std::size_t(axis)] && std::any_of(passes.reduced.begin(), passes.reduced.end(),
+                                                    [&](int a) { return axes[std::size_t(a)]; }))
           return true;
       }
     return false;
@@ -167,8 +166,8 @@ public:
                 const Target& target)
       : r_(region), f_(facts), p_(facts.passes), schedule_(schedule), b_(region.name),
         e_(b_, region), threads_(int(schedule.knob("threads", 128))),
-        split_(std::max<std::int64_t>(schedule.split_reduce, 1)), thread_(thread_variable(threads_)),
-        arithmetic_(arithmetic_of(target)) {
+        split_(std::max<std::int64_t>(schedule.split_reduce, 1)),
+        thread_(thread_variable(threads_)), arithmetic_(arithmetic_of(target)) {
     e_.load_policy = schedule.load_policy;
   }
 
@@ -198,8 +197,8 @@ public:
       const DType dtype = b_.type_of(components_[c]).dtype;
       parts_.push_back(b_.shared(fmt::format("parts{}", c), dtype, warps * results()));
       if (split_ > 1)
-        shares_.push_back(b_.workspace(fmt::format("shares{}", c), dtype,
-                                       launch.workers * Expr(results())));
+        shares_.push_back(
+            b_.workspace(fmt::format("shares{}", c), dtype, launch.workers * Expr(results())));
     }
     if (split_ > 1)
       arrived_ = b_.counter("arrived", blocks.value());
@@ -319,8 +318,7 @@ private:
     PassStates all = sums();
     for (std::int64_t w = 0; w < f_.count; ++w) {
       const Running own = running_[std::size_t(w)].read();
-      const std::vector<ValueId> values =
-          flat(wide ? own : all.across_threads(own, kWarpLanes));
+      const std::vector<ValueId> values = flat(wide ? own : all.across_threads(own, kWarpLanes));
       const Expr place = warp * Expr(results()) + Expr(w * f_.wide()) + (wide ? lane : Expr(0));
       for (std::size_t c = 0; c < values.size(); ++c)
         b_.store(parts_[c], place, values[c],
@@ -328,16 +326,14 @@ private:
     }
     b_.barrier();
     each_result([&](const Expr& result) {
-      const Running sum =
-          combined(parts_, result, Expr(results()), threads_ / kWarpLanes);
+      const Running sum = combined(parts_, result, Expr(results()), threads_ / kWarpLanes);
       if (split_ == 1) {
         store(result, sum);
         return;
       }
       const std::vector<ValueId> values = flat(sum);
       for (std::size_t c = 0; c < values.size(); ++c)
-        b_.store(shares_[c], (number * Expr(split_) + share) * Expr(results()) + result,
-                 values[c]);
+        b_.store(shares_[c], (number * Expr(split_) + share) * Expr(results()) + result, values[c]);
     });
     if (split_ > 1)
       b_.last_arriver(arrived_, number, Expr(split_), [&] {
@@ -425,17 +421,15 @@ public:
     for (const int a : f.outer) {
       const Expr& extent = region.axes[std::size_t(a)].extent;
       known = known && extent.is_constant();
-      blocks *= a == f.lanes ? ceil_quotient(about(extent), std::int64_t(kWarpLanes))
-                             : about(extent);
+      blocks *=
+          a == f.lanes ? ceil_quotient(about(extent), std::int64_t(kWarpLanes)) : about(extent);
     }
     for (const int a : f.reduced)
       strips *= ceil_quotient(about(region.axes[std::size_t(a)].extent),
                               a == f.strip ? f.points : std::int64_t(1));
-    std::vector<Schedule> space;
+    std::vector<Schedule> space, larger; // larger blocks than there are strips for: for a batch
     for (const std::int64_t threads : {256, 128, 64, 32}) {
       const std::int64_t deep = threads / f.wide();
-      if (threads > kWarpLanes && deep * kStripsOfThread > strips)
-        continue;
       Schedule s;
       s.generator = name();
       s.knobs = {{"threads", threads}};
@@ -445,8 +439,10 @@ public:
         s.split_reduce = std::clamp<std::int64_t>(
             std::min(wanted / std::max<std::int64_t>(blocks, 1), strips / (deep * kStripsOfThread)),
             1, kMostShares);
-      space.push_back(std::move(s));
+      const bool fits = threads == kWarpLanes || deep * kStripsOfThread <= strips;
+      (fits ? space : larger).push_back(std::move(s));
     }
+    space.insert(space.end(), larger.rbegin(), larger.rend());
     return space;
   }
 
