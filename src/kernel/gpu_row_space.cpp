@@ -20,9 +20,9 @@ constexpr std::int64_t kOfElement = 4;
 /// Sums of columns that a thread may carry, and threads of a multiprocessor that do.
 constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 512;
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
-/// Vectors of a row from which several blocks share it; and rows, by multiprocessors, up to which
-/// that may be worth a barrier of the grid between the passes.
-constexpr std::int64_t kSplitVectors = 4 * 1024, kMeetingRows = 2;
+/// Vectors of a row from which several blocks share it; and how many times fewer rows than
+/// multiprocessors, and more vectors, make a barrier of the grid between the passes worth while.
+constexpr std::int64_t kSplitVectors = 4 * 1024, kMeetingRows = 4;
 /// Turns of a row in shared memory that are one after the other in the code; more are a loop.
 constexpr std::int64_t kLongTurns = 4;
 /// Vectors of a row from which means and spreads are made in one pass.
@@ -155,25 +155,20 @@ private:
     const bool one_spread =
         fixed && f_.passes.count > 1 && spreads_.passes.reason.empty() && !spreads_.passes.waits();
     const bool meets = f_.passes.waits() && !one_pass_ && !one_spread; // blocks, between passes
-    if (fixed && rows_ > 0 && rows_ <= (meets ? kMeetingRows : 1) * target_.workers &&
-        vectors_ >= kSplitVectors)
+    if (fixed && rows_ > 0 &&
+        (meets ? kMeetingRows * rows_ <= target_.workers && vectors_ >= kMeetingRows * kSplitVectors
+               : rows_ < target_.workers && vectors_ >= kSplitVectors))
       for (std::int64_t share : {2, 4, 1})
         add(256, 256,
-            {.online = scales_                            ? Online::Scaled
-                       : one_spread || spreads_in_fewer() ? Online::Spreads
-                                                          : Online::No,
+            {.online = scales_      ? Online::Scaled
+                       : one_spread ? Online::Spreads
+                                    : Online::No,
              .pieces = std::clamp<std::int64_t>(
                  std::min(share * target_.workers / rows_, vectors_ / 512), 2, 1024)});
     if (one_pass_)
       for (std::int64_t threads : {128, 256, 512})
         if (vectors_ >= 2 * threads)
           add(threads, threads, {.online = Online::Scaled});
-  }
-
-  /// Whether means and spreads together take fewer passes.
-  bool spreads_in_fewer() const {
-    return f_.passes.count > 2 && spreads_.passes.reason.empty() &&
-           together_.passes.reason.empty() && spreads_.passes.count < together_.passes.count;
   }
 
   /// A block that has a multiprocessor to itself would leave the memory idle while it computes.
@@ -251,7 +246,9 @@ private:
     }
     add(256, 256, {});
     // Means and spreads in one pass, for rows that nothing keeps.
-    if (known_ && vectors_ >= kSpreadVectors && spreads_in_fewer())
+    if (f_.passes.count > 2 && known_ && vectors_ >= kSpreadVectors &&
+        spreads_.passes.reason.empty() && together_.passes.reason.empty() &&
+        spreads_.passes.count < together_.passes.count)
       for (std::int64_t threads : {512, 256, 128})
         add(threads, threads, {.online = Online::Spreads});
   }

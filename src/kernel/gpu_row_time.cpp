@@ -285,7 +285,7 @@ double RowTime::seconds(const Schedule& schedule) const {
   const double waited = waves * latency;
   const double begun = s.resident ? 0 : rounds * kBlock;
   const double used = std::min(s.blocks, workers);
-  const double from_memory = memory_bytes / kMemoryBytes / used;
+  const double from_memory = memory_bytes / kMemoryBytes / workers;
   const double from_l2 = l2_bytes / kL2Bytes / used;
   const std::array all{issue, asked, waited, begun, from_memory, from_l2};
   const double slowest = *std::ranges::max_element(all);

@@ -197,20 +197,6 @@ TEST(GpuReductions, LongRowsAndColumnsOfSeveralPassesAreSharedByBlocks) {
   }
 }
 
-/// Fewer rows than multiprocessors, as of a batch normalization of 64 channels.
-TEST(GpuReductions, LongRowsFewerThanMultiprocessorsAreSharedByBlocks) {
-  const auto normalized = [](std::int64_t channels, std::int64_t side) {
-    return chosen_for([&](egret::Graph& g) {
-      const Tensor x = g.tensor({32, channels, side, side}, DType::BF16, "x");
-      return batch_norm(x, {}, {}, {}, {}, {.training = true});
-    });
-  };
-  const Chosen few = normalized(64, 112), many = normalized(512, 56);
-  EXPECT_GT(few.schedule.split_reduce, 1) << to_string(few.schedule);
-  EXPECT_EQ(few.schedule.knob("online", 0), 2) << "mean and variance in one pass";
-  EXPECT_EQ(many.schedule.split_reduce, 1) << to_string(many.schedule);
-}
-
 TEST(GpuReductions, FewTermsAreOfOneThread) {
   const auto pooled = [](const Shape& shape, DType dtype, std::int64_t kernel,
                          std::int64_t stride) {
