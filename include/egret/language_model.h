@@ -230,7 +230,7 @@ public:
     std::optional<Logprobs> logprobs; ///< of the token, with GenerateOptions::top_logprobs
     std::optional<StopReason> ends;   ///< the text is done, its id no longer known
     std::size_t reused = 0;           ///< tokens of its prompt that the cache held already
-    std::string error;                ///< why it ended where the model failed (it gives NaN, say)
+    std::string error; ///< why it ended where the model failed: it gives NaN, or memory is short
   };
 
   /// `model` outlives the batch.
@@ -249,7 +249,8 @@ public:
   /// How often a text that ran had to wait again because blocks were missing.
   std::uint64_t preempted() const noexcept;
   /// One step; the events in the order in which texts were added. Empty without texts, and where
-  /// only a part of a prompt was read.
+  /// only a part of a prompt was read. Where the model fails, the texts that it ran for end with an
+  /// error and give their blocks back; others, and later ones, are as if those had never been.
   std::vector<Event> step();
 
 private:

@@ -110,16 +110,23 @@ struct Engine::Impl {
       for (const Id job : leaving)
         drop(job);
       end_late_jobs();
-      try {
-        if (batch)
-          for (const GenerationBatch::Event& event : batch->step())
-            handle(event);
-      } catch (const std::exception& error) { // out of memory, a lost device
-        while (!jobs.empty())
-          fail(jobs.begin()->first, 500, error.what());
-      }
+      for (const GenerationBatch::Event& event : step())
+        handle(event);
       embed_one();
       report_load();
+    }
+  }
+
+  /// A step of the model. What fails within it for some texts is among the events.
+  std::vector<GenerationBatch::Event> step() {
+    if (!batch)
+      return {};
+    try {
+      return batch->step();
+    } catch (const std::exception& error) { // nobody knows what the batch holds: all end
+      while (!jobs.empty())
+        fail(jobs.begin()->first, 500, error.what());
+      return {};
     }
   }
 
@@ -146,12 +153,20 @@ struct Engine::Impl {
     const auto at = writing.find(event.id);
     if (at == writing.end()) // its time ended, or a stop string came, in this step
       return;
-    Writing& text = at->second;
-    Running& job = jobs.at(text.job);
-    if (!event.error.empty()) {
-      fail(text.job, 500, event.error);
-      return;
+    const Id job = at->second.job;
+    try {
+      if (event.error.empty())
+        tell(event, at->second);
+      else
+        fail(job, 500, event.error);
+    } catch (const std::exception& error) { // the tokenizer cannot decode it, say
+      fail(job, 500, error.what());
     }
+  }
+
+  /// Tells a job what a text of it has become.
+  void tell(const GenerationBatch::Event& event, Writing& text) {
+    Running& job = jobs.at(text.job);
     Part part{.choice = text.choice};
     job.usage.reused = std::max(job.usage.reused, event.reused);
     std::string more;

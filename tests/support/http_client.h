@@ -68,16 +68,7 @@ public:
   }
   HttpResponse response() {
     HttpResponse r = head();
-    if (r.fields.contains("transfer-encoding")) {
-      for (std::string chunk = next_chunk(); !chunk.empty(); chunk = next_chunk())
-        r.body += chunk;
-    } else if (const auto length = r.fields.find("content-length"); length != r.fields.end()) {
-      r.body = read(std::stoul(length->second));
-    } else {
-      while (more()) {
-      }
-      r.body = take(held_.size());
-    }
+    r.body = body(r);
     return r;
   }
   /// The status and the fields alone.
@@ -95,12 +86,31 @@ public:
     }
     return r;
   }
+  /// What follows a head.
+  std::string body(const HttpResponse& head) {
+    if (head.fields.contains("transfer-encoding")) {
+      std::string all;
+      for (std::string chunk = next_chunk(); !chunk.empty(); chunk = next_chunk())
+        all += chunk;
+      return all;
+    }
+    if (const auto length = head.fields.find("content-length"); length != head.fields.end())
+      return read(std::stoul(length->second));
+    while (more()) {
+    }
+    return take(held_.size());
+  }
   /// A chunk of a chunked body; empty at its end.
   std::string next_chunk() {
     const std::size_t size = std::stoul(read_to("\r\n"), nullptr, 16);
     std::string chunk = read(size);
     read_to("\r\n");
     return chunk;
+  }
+  /// Closing will reset the connection, as where a client's machine goes away.
+  void reset_at_close() {
+    const linger now = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
   }
   /// Whether the server has closed the connection with nothing more to read.
   bool ended() { return held_.empty() && !more(); }

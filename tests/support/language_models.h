@@ -5,6 +5,7 @@
 #include "egret/gguf.h"
 #include "egret/io.h"
 #include "support/golden.h"
+#include "support/small_tokenizer.h"
 
 #include <cmath>
 #include <filesystem>
@@ -49,6 +50,15 @@ inline void write_language_folder(const std::filesystem::path& folder, const nlo
                                   const io::TensorMap& tensors) {
   write_json(folder / "config.json", config);
   io::save_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
+}
+
+/// A small model with a tokenizer of as many tokens and a chat template.
+inline void write_served_folder(const std::filesystem::path& folder,
+                                const nlohmann::json& model = golden_language("llama")) {
+  write_language_folder(folder, model["config"], language_tensors(model));
+  write_json(folder / "tokenizer.json", small_tokenizer());
+  write_json(folder / "tokenizer_config.json",
+             {{"eos_token", "</s>"}, {"chat_template", kSmallTemplate}});
 }
 
 /// The same tensors in so many files with an index.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 
 namespace egret::models {
 
@@ -82,16 +83,22 @@ struct GenerationBatch::Impl {
     return true;
   }
 
+  /// The end of a text for which something failed.
+  static Event failed(const Text& text, const std::exception& error) {
+    return {.id = text.id,
+            .ends = StopReason::Caller,
+            .reused = text.reused.value_or(0),
+            .error = error.what()};
+  }
+
   /// The next token of a text from its logits.
   Event draw(Text& text, std::span<const float> logits) const {
     Event event{.id = text.id, .reused = text.reused.value_or(0)};
     std::optional<Draw> draw;
     try {
       draw = text.sampler.next(logits);
-    } catch (const Error& error) {
-      event.ends = StopReason::Caller;
-      event.error = error.what();
-      return event;
+    } catch (const std::exception& error) {
+      return failed(text, error);
     }
     if (!draw || text.sampler.stops(draw->token)) {
       event.ends = StopReason::Stop;
@@ -107,53 +114,73 @@ struct GenerationBatch::Impl {
     return event;
   }
 
+  /// A chunk of a text; what became of it, if anything.
+  std::optional<Event> read(Text& text) {
+    text.sequence->share(text.shareable()); // others may have read more of it since
+    if (!text.reused)
+      text.reused = text.sequence->size();
+    const std::size_t n = std::min(text.rest(), static_cast<std::size_t>(model.sizes().chunk));
+    if (!make_room(text, n))
+      return end_if_alone(text);
+    const std::size_t have = text.sequence->size();
+    const std::vector<float> logits =
+        model.read(*text.sequence, std::span(text.tokens).subspan(have, n));
+    if (have + n < text.tokens.size())
+      return {};
+    return draw(text, logits);
+  }
+
   /// A chunk of the text that has waited longest.
   void read(std::vector<Event>& events) {
     const auto text =
         std::ranges::find_if(texts, [](const Text& t) { return t.sequence && t.reads(); });
     if (text == texts.end())
       return;
-    text->sequence->share(text->shareable()); // others may have read more of it since
-    if (!text->reused)
-      text->reused = text->sequence->size();
-    const std::size_t n = std::min(text->rest(), static_cast<std::size_t>(model.sizes().chunk));
-    if (!make_room(*text, n)) {
-      end_if_alone(*text, events);
-      return;
+    try {
+      if (std::optional<Event> event = read(*text))
+        events.push_back(std::move(*event));
+    } catch (const std::exception& error) {
+      events.push_back(failed(*text, error));
     }
-    const std::size_t have = text->sequence->size();
-    const std::vector<float> logits =
-        model.read(*text->sequence, std::span(text->tokens).subspan(have, n));
-    if (have + n == text->tokens.size())
-      events.push_back(draw(*text, logits));
   }
 
-  /// A token of each text in `writing`.
+  /// A token of each text in `writing`. Where the run fails, it fails for all of them.
   void write(std::span<Text* const> writing, std::vector<Event>& events) {
     std::vector<Text*> ready;
     std::vector<CachedModel::Next> tokens;
     for (Text* text : writing) {
       if (!text->sequence) // it has to wait since
         continue;
-      if (!make_room(*text, 1)) {
-        end_if_alone(*text, events);
-        continue;
+      try {
+        if (make_room(*text, 1)) {
+          ready.push_back(text);
+          tokens.push_back({&*text->sequence, text->tokens.back()});
+        } else if (std::optional<Event> event = end_if_alone(*text)) {
+          events.push_back(std::move(*event));
+        }
+      } catch (const std::exception& error) {
+        events.push_back(failed(*text, error));
       }
-      ready.push_back(text);
-      tokens.push_back({&*text->sequence, text->tokens.back()});
     }
     if (ready.empty())
       return;
-    const auto logits = model.write(tokens);
+    std::vector<std::vector<float>> logits;
+    try {
+      logits = model.write(tokens);
+    } catch (const std::exception& error) {
+      for (const Text* text : ready)
+        events.push_back(failed(*text, error));
+      return;
+    }
     for (std::size_t i = 0; i < ready.size(); ++i)
       events.push_back(draw(*ready[i], logits[i]));
   }
 
   /// A text that still runs without room has the cache for itself, and has filled it.
-  static void end_if_alone(const Text& text, std::vector<Event>& events) {
-    if (text.sequence)
-      events.push_back(
-          {.id = text.id, .ends = StopReason::Context, .reused = text.reused.value_or(0)});
+  static std::optional<Event> end_if_alone(const Text& text) {
+    if (!text.sequence)
+      return {};
+    return Event{.id = text.id, .ends = StopReason::Context, .reused = text.reused.value_or(0)};
   }
 };
 

@@ -1,5 +1,5 @@
 // What requests may ask of answers: JSON by a schema, calls of tools, log-probabilities, several
-// texts; and that a server under load forgets those who leave.
+// texts.
 #include "egret/serve.h"
 
 #include "serve/io_loop.h"
@@ -8,12 +8,10 @@
 #include "support/published_models.h"
 #include "support/run_tool.h"
 
-#include <atomic>
 #include <boost/asio/post.hpp>
 #include <cstring>
 #include <map>
 #include <set>
-#include <thread>
 
 namespace egret::serve {
 namespace {
@@ -63,13 +61,6 @@ protected:
         events.push_back(json::parse(data));
     return events;
   }
-  /// The value of a metric; -1 where it is missing.
-  static double metric(const std::string& name) {
-    const std::string text = http(port(), "GET", "/metrics", "", "").body;
-    const std::size_t at = text.find("\n" + name + " ");
-    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
-  }
-
   static test::TempFolder* folder_;
   static Server* server_;
 };
@@ -320,42 +311,6 @@ TEST_F(Answers, WhatCannotBeFollowedIsRefusedByName) {
     EXPECT_EQ(error["param"], c.param);
     test::expect_contains(error["message"], c.part);
   }
-}
-
-TEST_F(Answers, ClientsThatLeaveUnderLoadLeaveNothingBehind) {
-  std::atomic<int> answered = 0;
-  {
-    std::vector<std::jthread> clients;
-    for (int c = 0; c < 8; ++c)
-      clients.emplace_back([c, &answered] {
-        for (int i = 0; i < 6; ++i) {
-          json body = {{"prompt", std::string(static_cast<std::size_t>(20 + c), 'a')},
-                       {"max_tokens", (c + i) % 3 == 0 ? 900 : 8},
-                       {"temperature", 1},
-                       {"n", 1 + i % 2},
-                       {"stream", i % 2 == 0}};
-          HttpClient client(port());
-          client.request("POST", kText, body.dump());
-          if ((c + i) % 3 == 0) { // leaves without a word, before or within the answer
-            if (i % 2 == 0) {
-              (void)client.head();
-              (void)client.next_chunk();
-            }
-            continue;
-          }
-          const HttpResponse r = client.response();
-          EXPECT_EQ(r.status, 200) << r.body;
-          ++answered;
-        }
-      });
-  }
-  EXPECT_EQ(answered, 32);
-  // The server notices the last ones that left, and has nothing to do then.
-  while (metric("egret_requests_running") + metric("egret_requests_waiting") > 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_EQ(metric("egret_internal_errors_total"), 0);
-  // All sequences are free: as many texts as there are run at once.
-  EXPECT_EQ(post(kChat, chat({{"n", 4}, {"max_tokens", 3}}))["choices"].size(), 4U);
 }
 
 TEST(IoLoop, GoesOnBehindAHandlerThatThrows) {

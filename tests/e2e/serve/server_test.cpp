@@ -1,14 +1,16 @@
 // The server over sockets of this machine, with a small model whose text the library writes too.
+#include "egret/grammar.h"
 #include "egret/serve.h"
 
 #include "serve/engine.h"
 #include "support/http_client.h"
 #include "support/language_models.h"
+#include "support/memory_shortage.h"
 #include "support/run_tool.h"
+#include "support/serve_process.h"
 #include "support/small_tokenizer.h"
 
-#include <csignal>
-#include <fcntl.h>
+#include <atomic>
 #include <fmt/format.h>
 #include <future>
 #include <latch>
@@ -31,10 +33,7 @@ const json& golden() {
 const test::TempFolder& folder() {
   static const test::TempFolder* made = [] {
     auto* f = new test::TempFolder;
-    test::write_language_folder(f->path(), golden()["config"], test::language_tensors(golden()));
-    test::write_json(*f / "tokenizer.json", test::small_tokenizer());
-    test::write_json(*f / "tokenizer_config.json",
-                     {{"eos_token", "</s>"}, {"chat_template", test::kSmallTemplate}});
+    test::write_served_folder(f->path());
     return f;
   }();
   return *made;
@@ -407,6 +406,125 @@ TEST(Engine, EndsJobsThatTakeTooLong) {
   EXPECT_EQ(failed.get_future().get(), 504);
 }
 
+/// Holds an engine's thread, from a job's first part on, until it is opened.
+class Gate {
+public:
+  void pass() { // the engine's thread
+    held_ = true;
+    held_.notify_all();
+    open_.wait(false);
+  }
+  void await() { held_.wait(false); } ///< until the thread is held
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+private:
+  std::atomic<bool> held_ = false, open_ = false;
+};
+
+/// What a job came to.
+struct Outcome {
+  std::string text, finish, error;
+  int failed = 0;
+};
+
+/// Submits a job and gathers its parts.
+std::future<Outcome> outcome_of(Engine& engine, Job job, Gate* gate = nullptr) {
+  auto promise = std::make_shared<std::promise<Outcome>>();
+  auto so_far = std::make_shared<Outcome>();
+  EXPECT_TRUE(engine
+                  .submit(std::move(job),
+                          [promise, so_far, gate](const Part& part) {
+                            if (gate != nullptr)
+                              gate->pass();
+                            so_far->text += part.text;
+                            so_far->failed = part.failed;
+                            so_far->error = part.error;
+                            if (part.finish != nullptr)
+                              so_far->finish = part.finish;
+                            if (part.last)
+                              promise->set_value(*so_far);
+                          })
+                  .has_value());
+  return promise->get_future();
+}
+
+Job job_of(std::vector<int> prompt, std::int64_t most) {
+  return {.prompt = std::move(prompt), .options = {.max_new = most, .stop = std::vector<int>{}}};
+}
+
+/// Memory is short for a while: the jobs that the model ran for then fail, give their blocks back,
+/// and the engine goes on as before.
+TEST(Engine, AFailedStepFailsItsJobsAlone) {
+  Metrics metrics;
+  Gate gate;
+  Engine engine(ServedModel(LanguageModel::load(folder().path(), {.context = 128, .sequences = 4})),
+                Tokenizer::load(folder().path()), 8, 600, metrics);
+  const std::vector<int> prompt = {8, 9, 10, 11};
+  const Outcome before = outcome_of(engine, job_of(prompt, 20)).get();
+  ASSERT_EQ(before.failed, 0) << before.error;
+  std::future<Outcome> running = outcome_of(engine, job_of({20, 21, 22}, 60), &gate);
+  std::future<Outcome> reading = outcome_of(engine, job_of(std::vector<int>(90, 12), 20));
+  gate.await();
+  {
+    const test::MemoryShortage shortage;
+    gate.open();
+    for (std::future<Outcome>* one : {&running, &reading}) {
+      const Outcome outcome = one->get();
+      EXPECT_EQ(outcome.failed, 500) << outcome.text;
+      test::expect_contains(outcome.error, "limit");
+    }
+  }
+  const Outcome after = outcome_of(engine, job_of(prompt, 20)).get();
+  EXPECT_EQ(after.failed, 0) << after.error;
+  EXPECT_EQ(after.text, before.text);
+  while (metrics.text().find("egret_requests_running 0\n") == std::string::npos)
+    std::this_thread::yield();
+  test::expect_contains(metrics.text(), "egret_cache_blocks_used 0\n");
+  test::expect_contains(metrics.text(), "egret_requests_waiting 0\n");
+}
+
+/// A tokenizer whose decoder gives up on one token: the job that writes it fails, another goes on.
+TEST(Engine, ATextThatCannotBeDecodedFailsItsJobAlone) {
+  const std::string nines = std::string(60, '9') + "b";
+  json tokenizer = test::small_tokenizer();
+  json& vocabulary = tokenizer["model"]["vocab"];
+  std::string last; // the token that gives way
+  for (const auto& [name, id] : vocabulary.items())
+    if (id == 63)
+      last = name;
+  vocabulary.erase(last);
+  vocabulary[nines] = 63;
+  const auto made = [](const json& text) {
+    test::TempFolder other;
+    test::write_json(other / "tokenizer.json", text);
+    return Tokenizer::load(other.path());
+  };
+  const TokenTexts texts(made(tokenizer));
+  tokenizer["decoder"] = {
+      {"type", "Sequence"},
+      {"decoders",
+       {tokenizer["decoder"],
+        {{"type", "Replace"}, {"pattern", {{"Regex", "(9|99)+$"}}}, {"content", "nines"}}}}};
+  const Tokenizer broken = made(tokenizer);
+  Metrics metrics;
+  Engine engine(ServedModel(LanguageModel::load(folder().path(), {.context = 128, .sequences = 4})),
+                broken, 8, 600, metrics);
+  Job bad = job_of({8, 9}, 8), good = job_of({8, 9, 10}, 40);
+  bad.options.grammar =
+      std::make_shared<const TokenGrammar>(Grammar::parse("root ::= \"" + nines + "\""), texts);
+  good.options.grammar =
+      std::make_shared<const TokenGrammar>(Grammar::parse("root ::= [a-h]{40}"), texts);
+  std::future<Outcome> going = outcome_of(engine, std::move(good));
+  const Outcome failed = outcome_of(engine, std::move(bad)).get();
+  EXPECT_EQ(failed.failed, 500);
+  const Outcome whole = going.get();
+  EXPECT_EQ(whole.failed, 0) << whole.error;
+  EXPECT_EQ(whole.text.size(), 40U);
+}
+
 json endless() { // as long as the context allows
   return {
       {"prompt", "ab"}, {"max_tokens", 4000}, {"stream", true}, {"temperature", 1}, {"top_k", 0}};
@@ -476,35 +594,16 @@ TEST(Server, RefusesAddressesThatItCannotHave) {
 }
 
 TEST(ServeCommand, ServesUntilItIsInterrupted) {
-  test::TempFolder out;
-  const std::string err = (out / "err").string(), model = folder().path().string();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
-    execl(EGRET_TEST_TOOL, EGRET_TEST_TOOL, "serve", "--model", model.c_str(), "--port", "0",
-          "--name", "mine", nullptr);
-    _exit(127);
-  }
-  std::string said;
-  const auto port_of = [&] { // "... at http://127.0.0.1:PORT/v1 ..."
-    said = test::read_file(err);
-    const std::size_t at = said.find("http://127.0.0.1:"), end = said.find("/v1", at);
-    return end == std::string::npos ? 0 : std::stoi(said.substr(at + 17, end - at - 17));
-  };
-  int port = 0, status = 0;
-  while ((port = port_of()) == 0 && waitpid(pid, &status, WNOHANG) == 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  ASSERT_NE(port, 0) << said;
+  const std::string model = folder().path().string();
+  test::ServeProcess serve(EGRET_TEST_TOOL, {"--model", model, "--name", "mine"});
   const HttpResponse r =
-      http(static_cast<std::uint16_t>(port), "POST", "/v1/chat/completions",
+      http(serve.port(), "POST", "/v1/chat/completions",
            R"({"model":"mine","messages":[{"role":"user","content":"a"}],"max_tokens":4})");
   EXPECT_EQ(r.status, 200) << r.body;
-  kill(pid, SIGINT);
-  waitpid(pid, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << test::read_file(err);
+  EXPECT_TRUE(serve.interrupt()) << serve.said();
 
   const test::Ran no_key =
-      test::egret_command("serve --model " + model + " --api-key-file " + err + "x");
+      test::egret_command("serve --model " + model + " --api-key-file " + model + "/errx");
   EXPECT_EQ(no_key.code, 1);
   test::expect_contains(no_key.err, "errx");
 }

@@ -5,6 +5,7 @@
 #include "models/language/cached_model.h"
 #include "support/files.h"
 #include "support/language_models.h"
+#include "support/memory_shortage.h"
 
 #include <gtest/gtest.h>
 
@@ -237,6 +238,72 @@ TEST_F(PagedCache, OtherBlocksNeedNoOtherTrace) {
   for (int first = 20; first < 40; first += 4)
     texts(first);
   EXPECT_EQ((counters() - before).graphs_traced, 0U);
+}
+
+/// A prompt whose chunk needs more memory than there is ends with an error and gives its blocks
+/// back; a text that is written beside it goes on.
+TEST_F(PagedCache, AReadThatFailsEndsItsTextAlone) {
+  LanguageModel model =
+      LanguageModel::load(folder_.path(), {.context = 4096, .sequences = 2, .chunk = 4096});
+  GenerationBatch batch(model);
+  const std::vector<int> prompt = text(20);
+  const auto going = batch.add(prompt, writes(24));
+  std::vector<int> tokens;
+  const auto step = [&] {
+    std::vector<GenerationBatch::Event> events = batch.step();
+    for (const auto& event : events)
+      if (event.id == going && event.token)
+        tokens.push_back(*event.token);
+    return events;
+  };
+  while (tokens.size() < 8)
+    (void)step();
+  std::string error;
+  {
+    test::MemoryShortage shortage;
+    shortage.allow(std::uint64_t{1} << 20);
+    const auto failing = batch.add(text(4000, 9), writes(4));
+    while (error.empty() && batch.waiting() + batch.running() > 1)
+      for (const auto& event : step())
+        if (event.id == failing) {
+          EXPECT_EQ(event.ends, StopReason::Caller);
+          error = event.error;
+        }
+    EXPECT_NE(error.find("limit"), std::string::npos) << error;
+    EXPECT_EQ(batch.running(), 1U);
+    EXPECT_EQ(model.cache_blocks().used, 1);
+  }
+  while (batch.running() + batch.waiting() > 0)
+    (void)step();
+  EXPECT_EQ(tokens, alone(prompt, 24));
+  EXPECT_EQ(model.cache_blocks().used, 0);
+  // The prompt that failed can be read now.
+  const auto again = batch.add(text(4000, 9), writes(2));
+  const Written all = run(model, batch);
+  EXPECT_EQ(all.reasons.at(again), StopReason::Length);
+}
+
+/// A run that fails ends the texts that it was for; one that waits is written later.
+TEST_F(PagedCache, AWriteThatFailsEndsItsTextsAlone) {
+  LanguageModel model = load(16, 2);
+  GenerationBatch batch(model);
+  const auto first = batch.add(text(20), writes(24)), second = batch.add(text(9, 8), writes(24));
+  for (int i = 0; i < 4; ++i)
+    (void)batch.step();
+  const auto third = batch.add(text(12, 9), writes(8));
+  std::vector<Id> ended;
+  {
+    const test::MemoryShortage shortage;
+    for (const auto& event : batch.step()) {
+      EXPECT_NE(event.error.find("limit"), std::string::npos) << event.error;
+      EXPECT_EQ(event.ends, StopReason::Caller);
+      ended.push_back(event.id);
+    }
+  }
+  EXPECT_EQ(ended, (std::vector<Id>{first, second}));
+  EXPECT_EQ(model.cache_blocks().used, 0);
+  EXPECT_EQ(run(model, batch).tokens,
+            (std::map<Id, std::vector<int>>{{third, alone(text(12, 9), 8)}}));
 }
 
 } // namespace
