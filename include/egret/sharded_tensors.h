@@ -27,6 +27,9 @@ public:
   /// The file that holds a tensor.
   const std::filesystem::path& path_of(std::string_view name) const;
   Tensor read(std::string_view name) const;
+  /// Several along a new first axis, each read to its place in the result. Error(Value) for none,
+  /// and for those of another shape or dtype than the first.
+  Tensor read_stacked(const std::vector<std::string>& names) const;
 
 private:
   struct Shard {

@@ -17,8 +17,8 @@ struct GgufFile::Impl {
 
   Tensor load(const GgufTensorInfo& info, DType dtype,
               const std::vector<std::int64_t>& shape) const {
-    return tensor_filled_by(dtype, shape, [&](std::span<std::byte> out) {
-      file.read_at(header.data_start + info.begin, out);
+    return tensor_read_by(dtype, shape, [&](std::uint64_t offset, std::span<std::byte> out) {
+      file.read_at(header.data_start + info.begin + offset, out);
     });
   }
 

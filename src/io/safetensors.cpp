@@ -79,8 +79,10 @@ void SafetensorsFile::read_bytes(std::string_view name, std::uint64_t offset,
 
 Tensor SafetensorsFile::read(std::string_view name) const {
   const TensorInfo& place = info(name);
-  return tensor_filled_by(place.dtype, place.shape,
-                          [&](std::span<std::byte> out) { read_bytes(name, 0, out); });
+  return tensor_read_by(place.dtype, place.shape,
+                        [&](std::uint64_t offset, std::span<std::byte> out) {
+                          impl_->file.read_at(impl_->data_start + place.begin + offset, out);
+                        });
 }
 
 TensorMap load_safetensors(const std::filesystem::path& path, Metadata* metadata) {

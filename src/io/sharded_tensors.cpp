@@ -1,9 +1,11 @@
 #include "egret/sharded_tensors.h"
 
 #include "io/json_file.h"
+#include "io/tensor_bytes.h"
 #include "support/fail.h"
 #include "support/printable.h"
 
+#include <algorithm>
 #include <set>
 
 namespace egret::io {
@@ -92,6 +94,32 @@ const std::filesystem::path& ShardedTensors::path_of(std::string_view name) cons
 }
 Tensor ShardedTensors::read(std::string_view name) const {
   return shard_of(name).file.read(name);
+}
+
+Tensor ShardedTensors::read_stacked(const std::vector<std::string>& names) const {
+  if (names.empty())
+    fail(ErrorKind::Value, "{}: no tensors to stack", folder_.string());
+  const TensorInfo& first = info(names[0]);
+  std::vector<const SafetensorsFile*> files;
+  for (const std::string& name : names) {
+    files.push_back(&shard_of(name).file);
+    if (const TensorInfo& one = info(name); one.shape != first.shape || one.dtype != first.dtype)
+      fail(ErrorKind::Value, "{}: tensor '{}' is {} [{}], '{}' is {} [{}]: they cannot be stacked",
+           path_of(name).string(), name, name_of(one.dtype), fmt::join(one.shape, ","), names[0],
+           name_of(first.dtype), fmt::join(first.shape, ","));
+  }
+  std::vector<std::int64_t> shape = first.shape;
+  shape.insert(shape.begin(), static_cast<std::int64_t>(names.size()));
+  const std::uint64_t each = first.end - first.begin;
+  return tensor_read_by(first.dtype, shape, [&](std::uint64_t offset, std::span<std::byte> out) {
+    while (!out.empty()) {
+      const std::uint64_t i = offset / each, at = offset % each;
+      const std::size_t n = std::min<std::uint64_t>(out.size(), each - at);
+      files[i]->read_bytes(names[i], at, out.first(n));
+      out = out.subspan(n);
+      offset += n;
+    }
+  });
 }
 
 } // namespace egret::io

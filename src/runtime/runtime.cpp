@@ -267,10 +267,11 @@ StoragePtr Runtime::allocate(std::size_t bytes) {
   return pool().allocate(bytes);
 }
 
-void Runtime::copy_in(const StoragePtr& to, const void* from, std::size_t bytes) {
+void Runtime::copy_in(const StoragePtr& to, const void* from, std::size_t bytes, std::size_t at) {
   if (bytes > 0)
-    observed_copy([&] { return "to " + to->device().name(); }, bytes,
-                  [&] { to->device().copy_in(to->data(), from, bytes); });
+    observed_copy(
+        [&] { return "to " + to->device().name(); }, bytes,
+        [&] { to->device().copy_in(static_cast<std::byte*>(to->data()) + at, from, bytes); });
   count().host_copies.add(bytes);
 }
 

@@ -53,7 +53,8 @@ public:
   /// Of a device, which is opened for it: Error(Device) if it cannot be. The engines that interpret
   /// have a pool of their own, which is the CPU's while one of them is in use.
   Pool& pool(const backend::DeviceName& device);
-  void copy_in(const StoragePtr& to, const void* from, std::size_t bytes);
+  /// From byte `at` of the storage on.
+  void copy_in(const StoragePtr& to, const void* from, std::size_t bytes, std::size_t at = 0);
   void copy_out(void* to, const StoragePtr& from, std::size_t bytes);
   void copy(const StoragePtr& to, const StoragePtr& from, std::size_t bytes);
   /// Replaces a storage that the device in use cannot work with by a copy that it can work with.

@@ -1,4 +1,4 @@
-// What wrapping and DLPack share.
+// What wrapping, DLPack and readers of files share.
 #pragma once
 
 #include "egret/tensor.h"
@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,5 +25,9 @@ std::size_t checked_elements(std::span<const std::int64_t> sizes, DType dtype, c
 runtime::StoragePtr computed(const Tensor& a, const char* who);
 /// A tensor with a value in memory.
 Tensor of_storage(DType dtype, std::span<const std::int64_t> sizes, runtime::StoragePtr storage);
+/// A new tensor whose bytes `write` writes: at once where they are to stay, or, for a device whose
+/// memory the host cannot write, in parts of at most `most` bytes, each from `at` on, in order.
+Tensor written(DType dtype, const Shape& shape, std::size_t most,
+               const std::function<void(std::size_t at, std::span<std::byte>)>& write);
 
 } // namespace egret::detail

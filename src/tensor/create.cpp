@@ -1,10 +1,14 @@
 // Making tensors: from numbers, lists, memory, and by formula.
 #include "runtime/runtime.h"
 #include "support/fail.h"
+#include "tensor/borders.h"
 #include "tensor/holders.h"
 #include "tensor/ops.h"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <new>
 
 namespace egret {
 
@@ -42,11 +46,7 @@ Tensor filled(const Shape& shape, const Tensor& value, const char* who) {
   return made_here(broadcast_to(value, shape, who));
 }
 
-Tensor stored(DType dtype, const Shape& shape, const void* elements, std::size_t bytes) {
-  auto& runtime = runtime::Runtime::instance();
-  auto storage = naming_holders([&] { return runtime.allocate(bytes); });
-  if (bytes > 0)
-    runtime.copy_in(storage, elements, bytes);
+Tensor in_storage(DType dtype, const Shape& shape, runtime::StoragePtr storage, std::size_t bytes) {
   const auto node = data_node(dtype, shape, std::move(storage));
   if (!node->scope) {
     node->stream = &this_stream();
@@ -56,9 +56,45 @@ Tensor stored(DType dtype, const Shape& shape, const void* elements, std::size_t
   return Access::wrap(node);
 }
 
+Tensor stored(DType dtype, const Shape& shape, const void* elements, std::size_t bytes) {
+  auto& runtime = runtime::Runtime::instance();
+  auto storage = naming_holders([&] { return runtime.allocate(bytes); });
+  if (bytes > 0)
+    runtime.copy_in(storage, elements, bytes);
+  return in_storage(dtype, shape, std::move(storage), bytes);
+}
+
+/// Memory of the host, its contents undefined.
+std::unique_ptr<std::byte[]> scratch_of(std::size_t bytes) {
+  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
+  if (!memory)
+    fail(ErrorKind::Memory, "memory: {} bytes cannot be had", bytes);
+  return memory;
+}
+
 } // namespace
 
 namespace detail {
+
+Tensor written(DType dtype, const Shape& shape, std::size_t most,
+               const std::function<void(std::size_t, std::span<std::byte>)>& write) {
+  const std::size_t bytes =
+      checked_elements(concrete(shape, "written"), dtype, "written") * size_of(dtype);
+  auto& runtime = runtime::Runtime::instance();
+  auto storage = naming_holders([&] { return runtime.allocate(bytes); });
+  if (storage->device().host_memory()) {
+    write(0, {static_cast<std::byte*>(storage->data()), bytes});
+  } else {
+    const std::size_t part = std::min(most, bytes);
+    const auto between = scratch_of(part);
+    for (std::size_t at = 0; at < bytes; at += part) {
+      const std::size_t n = std::min(part, bytes - at);
+      write(at, {between.get(), n});
+      runtime.copy_in(storage, between.get(), n, at);
+    }
+  }
+  return in_storage(dtype, shape, std::move(storage), bytes);
+}
 
 Tensor from_elements(DType dtype, const Shape& shape, const void* elements, std::size_t bytes) {
   const std::size_t count = checked_count(shape, "tensor");

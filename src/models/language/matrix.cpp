@@ -77,29 +77,6 @@ Matrix taken(const Matrix& matrices, const Tensor& index) {
   return parts_of(matrices, [&](const Tensor& a) { return take(a, index, 0); });
 }
 
-Matrix stacked(const std::vector<Matrix>& each) {
-  std::vector<Tensor> floats, values, scales, zeros;
-  for (const Matrix& one : each) {
-    if (const auto* tensor = std::get_if<Tensor>(&one)) {
-      floats.push_back(*tensor);
-      continue;
-    }
-    const Grouped& q = std::get<Grouped>(one);
-    values.push_back(q.values);
-    scales.push_back(q.scale);
-    if (q.zero)
-      zeros.push_back(*q.zero);
-  }
-  if (values.empty())
-    return stack(floats);
-  Grouped all = std::get<Grouped>(each[0]);
-  all.values = stack(values);
-  all.scale = stack(scales);
-  if (all.zero)
-    all.zero = stack(zeros);
-  return all;
-}
-
 void evaluate(Matrix& matrix) {
   std::visit(overloaded{[](Tensor& floats) { floats.eval(); },
                         [](Grouped& q) {

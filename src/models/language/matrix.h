@@ -41,9 +41,6 @@ std::int64_t count_of(const Matrix& matrix);
 Matrix narrowed(const Matrix& matrix, std::int64_t begin, std::int64_t count);
 /// Those at `index` [n] along the first axis.
 Matrix taken(const Matrix& matrices, const Tensor& index);
-/// Matrices of the same shape, all floats or all of groups of the same kind (none of blocks), along
-/// a new first axis.
-Matrix stacked(const std::vector<Matrix>& each);
 /// Computes it now.
 void evaluate(Matrix& matrix);
 

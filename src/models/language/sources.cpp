@@ -54,6 +54,18 @@ std::string zero_name(const std::string& matrix) {
   return matrix + ".zero";
 }
 
+Tensor TensorSource::read_stacked(const std::vector<std::string>& names, DType dtype) const {
+  std::vector<Tensor> each;
+  for (const std::string& name : names)
+    each.push_back(read(name).to(dtype));
+  return stack(each);
+}
+
+Matrix TensorSource::read_packed_stacked(const std::vector<std::string>& names) const {
+  ensure(false, "tensor '{}' is packed and one of several", names.at(0));
+  return {};
+}
+
 FolderSource::FolderSource(const std::filesystem::path& folder)
     : folder_(folder), tensors_(folder) {
   for (const std::string& name : tensors_.names())
@@ -127,16 +139,41 @@ std::vector<std::int64_t> FolderSource::shape(const std::string& name) const {
 Tensor FolderSource::read(const std::string& name) const {
   if (!packed(name))
     return tensors_.read(name);
-  return dense(grouped(name), DType::F32);
+  return dense(grouped({name}, false), DType::F32);
 }
 
-Grouped FolderSource::grouped(const std::string& name) const {
-  const Packed& packed = packed_.at(name);
-  std::optional<Tensor> zero;
-  if (packed.zero)
-    zero = tensors_.read(*packed.zero);
-  return {tensors_.read(packed.values), tensors_.read(packed.scale), zero, packed.bits,
-          packed.group};
+Grouped FolderSource::grouped(const std::vector<std::string>& names, bool stacked) const {
+  std::vector<std::string> values, scales, zeros;
+  for (const std::string& name : names) {
+    const Packed& packed = packed_.at(name);
+    values.push_back(packed.values);
+    scales.push_back(packed.scale);
+    if (packed.zero)
+      zeros.push_back(*packed.zero);
+  }
+  const auto read = [&](const std::vector<std::string>& all) {
+    return stacked ? tensors_.read_stacked(all) : tensors_.read(all[0]);
+  };
+  const Packed& first = packed_.at(names[0]);
+  return {read(values), read(scales), zeros.empty() ? std::nullopt : std::optional(read(zeros)),
+          first.bits, first.group};
+}
+
+PackedForm FolderSource::form(const std::string& name) const {
+  const auto at = packed_.find(name);
+  if (at == packed_.end())
+    return {};
+  const Packed& packed = at->second;
+  return {tensors_.info(packed.values).dtype, packed.bits, packed.group, packed.zero.has_value()};
+}
+
+Tensor FolderSource::read_stacked(const std::vector<std::string>& names, DType dtype) const {
+  const auto alike = [&](const std::string& name) {
+    return !packed(name) && tensors_.info(name).dtype == tensors_.info(names[0]).dtype;
+  };
+  if (std::ranges::all_of(names, alike))
+    return tensors_.read_stacked(names).to(dtype);
+  return TensorSource::read_stacked(names, dtype);
 }
 
 std::int64_t FolderSource::packed_bytes(const std::string& name) const {

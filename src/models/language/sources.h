@@ -41,8 +41,13 @@ public:
   std::vector<std::int64_t> shape(const std::string& name) const override;
   Tensor read(const std::string& name) const override;
   bool packed(const std::string& name) const override { return packed_.contains(name); }
-  Matrix read_packed(const std::string& name) const override { return grouped(name); }
+  Matrix read_packed(const std::string& name) const override { return grouped({name}, false); }
   std::int64_t packed_bytes(const std::string& name) const override;
+  PackedForm form(const std::string& name) const override;
+  Tensor read_stacked(const std::vector<std::string>& names, DType dtype) const override;
+  Matrix read_packed_stacked(const std::vector<std::string>& names) const override {
+    return grouped(names, true);
+  }
   DType dtype(const std::string& name) const override; ///< that of the values for packed ones
 
 private:
@@ -54,7 +59,7 @@ private:
     std::int64_t group;
   };
   void add_packed(const std::string& name, const FormRow& row);
-  Grouped grouped(const std::string& name) const;
+  Grouped grouped(const std::vector<std::string>& names, bool stacked) const;
 
   std::filesystem::path folder_;
   io::ShardedTensors tensors_;

@@ -6,21 +6,12 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 namespace egret::models::language {
 
 namespace {
 
 using Dims = std::vector<std::int64_t>;
-
-/// What matrices that are stacked must agree in: dtype, bits, group, whether with zero points.
-std::tuple<DType, int, std::int64_t, bool> form_of(const Matrix& matrix) {
-  const auto* q = std::get_if<Grouped>(&matrix);
-  if (q == nullptr)
-    return {DType::F32, 0, 0, false};
-  return {q->values.dtype(), q->bits, q->group, q->zero.has_value()};
-}
 
 /// Walks the parameters of a model twice: first to check names and shapes, with zeros in place of
 /// values, then to read them.
@@ -238,18 +229,24 @@ private:
     if (source_.gguf())
       return matrix(name + ".weight", {c_.experts, out, in});
     const std::size_t number = name.find("{}");
-    std::vector<Matrix> each;
+    std::vector<std::string> each;
     for (std::int64_t e = 0; e < c_.experts; ++e) {
-      std::string one = name;
+      std::string one = name + ".weight";
       one.replace(number, 2, std::to_string(e));
-      each.push_back(matrix(one + ".weight", {out, in}));
-      if (form_of(each.back()) != form_of(each.front()))
+      if (!reading_)
+        (void)matrix(one, {out, in});
+      each.push_back(std::move(one));
+      if (packed_ && source_.form(each.back()) != source_.form(each.front()))
         fail(ErrorKind::File,
-             "{}: tensor '{}.weight' is packed otherwise than that of expert 0; those of a layer "
-             "must all be floats, or in the same form and groups",
-             source_.path_of(one + ".weight"), one);
+             "{}: tensor '{}' is packed otherwise than that of expert 0; those of a layer must all "
+             "be floats, or in the same form and groups",
+             source_.path_of(each.back()), each.back());
     }
-    return stored(stacked(each));
+    if (!reading_)
+      return zeros({c_.experts, out, in});
+    if (packed_ && source_.packed(each.front()))
+      return stored(source_.read_packed_stacked(each));
+    return stored(source_.read_stacked(each, dtype_));
   }
 
   LayerWeights layer(std::int64_t i) {

@@ -10,6 +10,15 @@
 
 namespace egret::models::language {
 
+/// How a packed matrix is packed; the default for others.
+struct PackedForm {
+  DType dtype = DType::F32; ///< of the values
+  int bits = 0;
+  std::int64_t group = 0;
+  bool zero_points = false;
+  friend bool operator==(const PackedForm&, const PackedForm&) = default;
+};
+
 /// Tensors by name, wherever they are.
 class TensorSource {
 public:
@@ -26,6 +35,11 @@ public:
   virtual bool packed(const std::string& name) const = 0;
   virtual Matrix read_packed(const std::string& name) const = 0;
   virtual std::int64_t packed_bytes(const std::string& name) const = 0; ///< with the scales
+  virtual PackedForm form(const std::string& /*name*/) const { return {}; }
+  /// Some of the same shape along a new first axis, in `dtype`.
+  virtual Tensor read_stacked(const std::vector<std::string>& names, DType dtype) const;
+  /// The same of those that are packed, all in one form, which stay packed.
+  virtual Matrix read_packed_stacked(const std::vector<std::string>& names) const;
 };
 
 /// Checks that the source has every tensor that the configuration asks for, in its shape, and no
