@@ -60,6 +60,32 @@ TensorMap load_safetensors(const std::filesystem::path& path, Metadata* metadata
 void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                       const Metadata& metadata = {});
 
+/// Writes a safetensors file tensor by tensor: names, dtypes and shapes are given first, values
+/// later and in any order, so that one of them at a time is in memory. The file has the bytes that
+/// save_safetensors() gives it. Without commit() nothing changes at the path.
+class SafetensorsWriter {
+public:
+  /// Places (begin, end) in `tensors` are not read. Error(Value) for a name that is given twice or
+  /// is "__metadata__"; Error(File) naming path and byte, here and below, for what cannot be
+  /// written.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                    const Metadata& metadata = {});
+  ~SafetensorsWriter();
+  SafetensorsWriter(SafetensorsWriter&&) noexcept;
+
+  /// In the order of the file. A pipe takes them in this order only.
+  const std::vector<TensorInfo>& tensors() const noexcept;
+  /// Computes a value and writes it. Error(Value) for a name that was not given or is written
+  /// already, Error(DType) and Error(Shape) for another dtype and shape than were given.
+  void write(std::string_view name, const Tensor& value);
+  /// Error(Value) where a tensor is missing.
+  void commit();
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 /// NumPy's array format, versions 1 to 3, either byte order, C or Fortran order. Arrays of records
 /// and objects are refused.
 Tensor load_npy(const std::filesystem::path& path);

@@ -286,10 +286,10 @@ struct QuantizedMatrix {
 };
 
 /// Writes a folder that LanguageModel reads, with every matrix of products and the table of tokens
-/// in `form`; norms, biases and routers as they are, files of the tokenizer copied.
-/// Errors as LanguageModel::load() for `folder`, Error(Value) for options out of range and for
-/// groups that do not divide a row, Error(File) for an `out` that is not empty or cannot be
-/// written.
+/// in `form`; norms, biases and routers as they are, files of the tokenizer copied. One tensor is
+/// in memory at a time, and on an error nothing is left at `out`. Errors as LanguageModel::load()
+/// for `folder`, Error(Value) for options out of range and for groups that do not divide a row,
+/// Error(File) for an `out` that is not empty or cannot be written.
 std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path& folder,
                                                      const std::filesystem::path& out,
                                                      const QuantizeOptions& options = {});
@@ -316,7 +316,8 @@ GgufReport export_gguf(const std::filesystem::path& folder, const std::filesyste
                        const GgufExportOptions& options = {});
 
 /// Writes a folder whose matrices have the updates of an adapter added, each rounded once from f32
-/// to its dtype, with the tokenizer's files copied. Errors as LanguageModel::load() for `folder`
+/// to its dtype, with the tokenizer's files copied. One tensor is in memory at a time, and on an
+/// error nothing is left at `out`. Errors as LanguageModel::load() for `folder`
 /// and `adapter`, Error(Value) for quantized weights, Error(File) for an `out` that is not empty or
 /// cannot be written.
 void merge_adapter(const std::filesystem::path& folder, const std::filesystem::path& adapter,

@@ -1,17 +1,21 @@
+#include "egret/borders.h"
 #include "egret/io.h"
 #include "io/file.h"
 #include "io/safetensors_header.h"
 #include "io/tensor_bytes.h"
+#include "tensor/borders.h"
 
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 namespace egret::io {
 
 namespace {
 
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000; // as the format's own reader
+constexpr std::size_t kWidest = 64;                     // no element is wider
 
 } // namespace
 
@@ -95,33 +99,91 @@ TensorMap load_safetensors(const std::filesystem::path& path, Metadata* metadata
   return tensors;
 }
 
-void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                      const Metadata& metadata) {
-  SafetensorsHeader header;
-  header.metadata = metadata;
-  for (const auto& [name, tensor] : tensors) {
-    if (name == "__metadata__")
-      fail(ErrorKind::Value, "save_safetensors: a tensor cannot be named '{}'", name);
-    header.tensors.push_back({name, tensor.dtype(), tensor.sizes(), 0, 0});
+struct SafetensorsWriter::Impl {
+  Impl(const std::filesystem::path& path, SafetensorsHeader laid_out)
+      : file("safetensors", path), header(std::move(laid_out)), written(header.tensors.size()) {
+    const std::string text = safetensors_header_text(header);
+    file.write(text);
+    data_start = text.size();
+    for (std::size_t i = 0; i < header.tensors.size(); ++i)
+      places.emplace(header.tensors[i].name, i);
   }
+
+  OutputFile file;
+  SafetensorsHeader header;
+  std::vector<bool> written;
+  std::uint64_t data_start = 0;
+  std::map<std::string, std::size_t, std::less<>> places;
+};
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     std::vector<TensorInfo> tensors, const Metadata& metadata) {
   // Wide elements first, so that every tensor starts at a multiple of its element size.
-  std::stable_sort(
-      header.tensors.begin(), header.tensors.end(),
-      [](const TensorInfo& a, const TensorInfo& b) { return size_of(a.dtype) > size_of(b.dtype); });
+  std::ranges::sort(tensors, {}, [](const TensorInfo& info) {
+    return std::pair<std::size_t, const std::string&>(kWidest - size_of(info.dtype), info.name);
+  });
   std::uint64_t end = 0;
-  for (auto& info : header.tensors) {
+  std::set<std::string_view> names;
+  for (TensorInfo& info : tensors) {
+    if (info.name == "__metadata__")
+      fail(ErrorKind::Value, "save_safetensors: a tensor cannot be named '{}'", info.name);
+    if (!names.insert(info.name).second)
+      fail(ErrorKind::Value, "save_safetensors: tensor '{}' is given twice", printable(info.name));
     info.begin = end;
     info.end = end += bytes_of(info.dtype, info.shape);
   }
+  impl_ = std::make_unique<Impl>(path, SafetensorsHeader{std::move(tensors), metadata});
+}
+SafetensorsWriter::~SafetensorsWriter() = default;
+SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
+
+const std::vector<TensorInfo>& SafetensorsWriter::tensors() const noexcept {
+  return impl_->header.tensors;
+}
+
+void SafetensorsWriter::write(std::string_view name, const Tensor& value) {
+  const auto at = impl_->places.find(name);
+  if (at == impl_->places.end())
+    fail(ErrorKind::Value, "SafetensorsWriter: tensor '{}' was not given before", printable(name));
+  const TensorInfo& info = impl_->header.tensors[at->second];
+  if (impl_->written[at->second])
+    fail(ErrorKind::Value, "SafetensorsWriter: tensor '{}' is written already", printable(name));
+  if (value.dtype() != info.dtype)
+    fail(ErrorKind::DType, "SafetensorsWriter: tensor '{}' is {}, it was given as {}",
+         printable(name), name_of(value.dtype()), name_of(info.dtype));
+  if (value.sizes() != info.shape)
+    fail(ErrorKind::Shape, "SafetensorsWriter: tensor '{}' is [{}], it was given as [{}]",
+         printable(name), fmt::join(value.sizes(), ","), fmt::join(info.shape, ","));
+  const runtime::StoragePtr storage = detail::computed(value, "SafetensorsWriter");
+  if (storage->device().host_memory())
+    impl_->file.write_at(impl_->data_start + info.begin, view_bytes(value).span());
+  else
+    impl_->file.write_at(impl_->data_start + info.begin, value.to_bytes());
+  impl_->written[at->second] = true;
+}
+
+void SafetensorsWriter::commit() {
+  const auto missing = std::ranges::find(impl_->written, false);
+  if (missing != impl_->written.end())
+    fail(ErrorKind::Value, "SafetensorsWriter: tensor '{}' is not written yet",
+         printable(impl_->header.tensors[static_cast<std::size_t>(missing - impl_->written.begin())]
+                       .name));
+  impl_->file.commit();
+}
+
+void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                      const Metadata& metadata) {
+  std::vector<TensorInfo> infos;
   std::vector<Tensor> values;
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : tensors) {
+    infos.push_back({name, tensor.dtype(), tensor.sizes(), 0, 0});
     values.push_back(tensor);
+  }
   eval(values); // in one plan, and before anything is written
-  OutputFile file("safetensors", path);
-  file.write(safetensors_header_text(header));
-  for (const auto& info : header.tensors)
-    file.write(tensors.at(info.name).to_bytes());
-  file.commit();
+  SafetensorsWriter writer(path, std::move(infos), metadata);
+  for (const TensorInfo& info : writer.tensors())
+    writer.write(info.name, tensors.at(info.name));
+  writer.commit();
 }
 
 } // namespace egret::io

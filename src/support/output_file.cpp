@@ -2,6 +2,7 @@
 
 #include "support/fail.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -152,15 +153,24 @@ void OutputFile::fail(std::string_view doing, int error) const {
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
+  write_at(written_, bytes);
+}
+
+void OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (!temporary_ && offset != written_)
+    fail("cannot write out of order", ESPIPE);
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), std::min(kMostAtOnce, bytes.size()));
+    const std::size_t most = std::min(kMostAtOnce, bytes.size());
+    const ssize_t n = temporary_ ? ::pwrite(fd_, bytes.data(), most, static_cast<off_t>(offset))
+                                 : ::write(fd_, bytes.data(), most);
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
       fail(temporary_ ? "cannot write (the file that was there is unchanged)" : "cannot write",
            errno);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
-    written_ += static_cast<std::uint64_t>(n);
+    offset += static_cast<std::uint64_t>(n);
+    written_ = std::max(written_, offset);
   }
 }
 

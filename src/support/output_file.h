@@ -49,7 +49,9 @@ public:
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  std::uint64_t written() const noexcept { return written_; }
+  /// From `offset` on: anywhere in a regular file, where nothing else was written yet in a stream.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  std::uint64_t written() const noexcept { return written_; } ///< to where there are bytes
   /// Nothing may be written after it.
   void commit();
 

@@ -202,24 +202,29 @@ void merge_adapter(const std::filesystem::path& folder, const std::filesystem::p
   const ModelFolder model(folder, 0, ignored_keys);
   const Parameters parameters = parameters_of(model.source, model.row, model.config);
   const Adapter adapter = load_adapter(adapter_folder, parameters.layers);
-  io::TensorMap tensors;
+  std::vector<io::TensorInfo> infos;
   for (const std::string& name : parameters.names) {
     if (model.source.packed(name))
       fail(ErrorKind::Value, "{}: tensor '{}' is quantized; merge first, then quantize",
            model.source.path_of(name), name);
-    tensors.emplace(name, model.source.read(name));
+    infos.push_back({name, model.source.dtype(name), model.source.shape(name), 0, 0});
   }
-  for (const LayerMatrix& layer : parameters.layers) {
-    const auto at = adapter.layers.find(layer.module);
-    if (at == adapter.layers.end())
-      continue;
-    Tensor& weight = tensors.at(layer.tensor);
-    const Tensor change = at->second.matrix();
-    weight = (weight.to(DType::F32) + (layer.transposed ? change.transpose() : change))
-                 .to(weight.dtype());
-    weight.eval();
+  std::map<std::string, const LayerMatrix*> changed;
+  for (const LayerMatrix& layer : parameters.layers)
+    if (adapter.layers.contains(layer.module))
+      changed.emplace(layer.tensor, &layer);
+  ModelFolderWriter writer(out, folder, std::move(infos));
+  for (const std::string& name : parameters.names) {
+    Tensor value = model.source.read(name);
+    if (const auto at = changed.find(name); at != changed.end()) {
+      const LayerMatrix& layer = *at->second;
+      const Tensor change = adapter.layers.at(layer.module).matrix();
+      value = (value.to(DType::F32) + (layer.transposed ? change.transpose() : change))
+                  .to(value.dtype());
+    }
+    writer.write(name, value);
   }
-  write_model_folder(out, folder, tensors);
+  writer.commit();
 }
 
 } // namespace egret::models

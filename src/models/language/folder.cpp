@@ -3,12 +3,16 @@
 #include "io/json_file.h"
 #include "models/language/config.h"
 #include "support/fail.h"
+#include "support/output_file.h"
+#include "support/read_text.h"
 
 #include <algorithm>
 
 namespace egret::models::language {
 
 namespace {
+
+constexpr const char* kWeights = "model.safetensors";
 
 GenerateOptions read_defaults(const std::filesystem::path& folder, LanguageConfig& config) {
   GenerateOptions options;
@@ -71,20 +75,58 @@ void require_new_folder(const std::filesystem::path& out) {
     fail(ErrorKind::File, "{}: is there already and not empty", out.string());
 }
 
-void write_model_folder(const std::filesystem::path& out, const std::filesystem::path& like,
-                        const io::TensorMap& tensors) {
+ModelFolderWriter::ModelFolderWriter(const std::filesystem::path& out,
+                                     const std::filesystem::path& like,
+                                     std::vector<io::TensorInfo> tensors)
+    : out_(out), like_(like) {
   std::error_code error;
-  std::filesystem::create_directories(out, error);
+  made_ = std::filesystem::create_directories(out, error);
   if (error)
     fail(ErrorKind::File, "{}: cannot be made: {}", out.string(), error.message());
-  io::save_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
+  try {
+    weights_.emplace(out / kWeights, std::move(tensors), io::Metadata{{"format", "pt"}});
+  } catch (...) {
+    if (made_)
+      std::filesystem::remove(out, error);
+    throw;
+  }
+}
+
+ModelFolderWriter::~ModelFolderWriter() {
+  std::error_code ignored;
+  weights_.reset(); // with its temporary file
+  for (const std::filesystem::path& path : fresh_)
+    std::filesystem::remove(path, ignored);
+  if (made_)
+    std::filesystem::remove(out_, ignored); // that is empty
+}
+
+void ModelFolderWriter::commit() {
+  const auto is_new = [&](const char* name) {
+    if (!std::filesystem::exists(out_ / name))
+      fresh_.push_back(out_ / name);
+  };
+  is_new(kWeights);
+  weights_->commit();
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
                            "special_tokens_map.json", "generation_config.json", "config.json"})
-    if (std::filesystem::exists(like / name)) {
-      std::filesystem::copy_file(like / name, out / name, error);
-      if (error)
-        fail(ErrorKind::File, "{}: cannot be written: {}", (out / name).string(), error.message());
+    if (std::filesystem::exists(like_ / name)) {
+      is_new(name);
+      write_output("model folder", out_ / name, read_text(like_ / name));
     }
+  fresh_.clear();
+  made_ = false;
+}
+
+void write_model_folder(const std::filesystem::path& out, const std::filesystem::path& like,
+                        const io::TensorMap& tensors) {
+  std::vector<io::TensorInfo> infos;
+  for (const auto& [name, value] : tensors)
+    infos.push_back({name, value.dtype(), value.sizes(), 0, 0});
+  ModelFolderWriter writer(out, like, std::move(infos));
+  for (const auto& [name, value] : tensors)
+    writer.write(name, value);
+  writer.commit();
 }
 
 } // namespace egret::models::language

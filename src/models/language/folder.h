@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace egret::models::language {
@@ -41,9 +43,31 @@ private:
 /// Error(File) unless there is nothing at `out`, or an empty folder.
 void require_new_folder(const std::filesystem::path& out);
 
-/// Makes the folder `out` with model.safetensors, then copies what belongs to the model beside the
-/// weights: the tokenizer's files and, last, config.json, as a folder without it is no model.
-/// Error(File).
+/// Makes the folder of a model tensor by tensor. Without commit() the files that were not there
+/// before are removed, and the folder if it was made here.
+class ModelFolderWriter {
+public:
+  /// `like`: a folder whose tokenizer and configuration are copied. Errors here and below as
+  /// io::SafetensorsWriter, and Error(File).
+  ModelFolderWriter(const std::filesystem::path& out, const std::filesystem::path& like,
+                    std::vector<io::TensorInfo> tensors);
+  ~ModelFolderWriter();
+  ModelFolderWriter(const ModelFolderWriter&) = delete;
+  ModelFolderWriter& operator=(const ModelFolderWriter&) = delete;
+
+  void write(std::string_view name, const Tensor& value) { weights_->write(name, value); }
+  /// Puts the weights there, then what belongs to the model beside them: the tokenizer's files and,
+  /// last, config.json, as a folder without it is no model.
+  void commit();
+
+private:
+  std::filesystem::path out_, like_;
+  bool made_;                                ///< the folder, here
+  std::vector<std::filesystem::path> fresh_; ///< files that were not there before
+  std::optional<io::SafetensorsWriter> weights_;
+};
+
+/// A folder with the tensors, in a ModelFolderWriter.
 void write_model_folder(const std::filesystem::path& out, const std::filesystem::path& like,
                         const io::TensorMap& tensors);
 

@@ -6,6 +6,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::models {
 
@@ -60,6 +61,26 @@ Matrix formed(const Tensor& value, const FormRow& row, std::int64_t group) {
   return matrix;
 }
 
+std::string values_name(const std::string& name, const FormRow& row) {
+  return fmt::format("{}.{}", name, row.name);
+}
+
+/// The tensors that formed() makes of a matrix.
+template <class F>
+void add_formed(std::vector<io::TensorInfo>& infos, const std::string& name,
+                const FolderSource& source, bool transposed, const FormRow& row, F group_of) {
+  std::vector<std::int64_t> values = source.shape(name);
+  if (transposed)
+    std::swap(values[0], values[1]);
+  std::vector<std::int64_t> groups = values;
+  groups.back() /= group_of(values.back());
+  values.back() = values.back() * row.bits / 8;
+  infos.push_back({values_name(name, row), row.dtype, std::move(values), 0, 0});
+  infos.push_back({scale_name(name), source.dtype(name), groups, 0, 0});
+  if (row.zero_points)
+    infos.push_back({zero_name(name), DType::U8, std::move(groups), 0, 0});
+}
+
 } // namespace
 
 std::vector<std::string> weight_form_names() {
@@ -102,14 +123,21 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
            source.path_of(name), name, in, group);
   }
 
+  std::vector<io::TensorInfo> infos;
+  for (const std::string& name : source.names()) {
+    const auto at = matrices.find(name);
+    if (at == matrices.end())
+      infos.push_back({name, source.dtype(name), source.shape(name), 0, 0});
+    else
+      add_formed(infos, name, source, at->second, row, group_of);
+  }
+  ModelFolderWriter writer(out, folder, std::move(infos));
   std::vector<QuantizedMatrix> report;
-  io::TensorMap tensors;
   for (const std::string& name : source.names()) {
     const auto at = matrices.find(name);
     Tensor value = source.read(name);
-    value.eval();
     if (at == matrices.end()) {
-      tensors.emplace(name, value);
+      writer.write(name, value);
       continue;
     }
     const std::int64_t before = bytes_of(value);
@@ -120,12 +148,12 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
     report.push_back({name, relative_error(value, dense(matrix, DType::F32)), before,
                       bytes_of(q.values) + bytes_of(q.scale) + (q.zero ? bytes_of(*q.zero) : 0),
                       row.name});
-    tensors.emplace(fmt::format("{}.{}", name, row.name), q.values);
-    tensors.emplace(scale_name(name), q.scale);
+    writer.write(values_name(name, row), q.values);
+    writer.write(scale_name(name), q.scale);
     if (q.zero)
-      tensors.emplace(zero_name(name), *q.zero);
+      writer.write(zero_name(name), *q.zero);
   }
-  write_model_folder(out, folder, tensors);
+  writer.commit();
   return report;
 }
 
