@@ -15,11 +15,7 @@ namespace egret::test {
 /// A model of tests/golden/language with the small tokenizer and its chat template.
 inline void write_model_to_finetune(const std::filesystem::path& folder, const char* name) {
   std::filesystem::create_directories(folder);
-  const nlohmann::json& golden = golden_language(name);
-  write_language_folder(folder, golden["config"], language_tensors(golden));
-  write_json(folder / "tokenizer.json", small_tokenizer());
-  write_json(folder / "tokenizer_config.json",
-             {{"eos_token", "</s>"}, {"chat_template", kSmallTemplate}});
+  write_served_folder(folder, golden_language(name));
 }
 
 inline std::string message_line(const std::string& question, const std::string& answer) {

@@ -94,7 +94,9 @@ Adapter new_adapter(const std::vector<LayerMatrix>& layers, std::int64_t rank, d
                     Generator& generator) {
   Adapter adapter;
   for (const LayerMatrix& layer : layers)
-    adapter.layers.emplace(layer.module, nn::LowRank(layer.in, layer.out, rank, alpha, generator));
+    adapter.layers.emplace(layer.module,
+                           nn::LowRank(layer.in, layer.out, rank, alpha, generator,
+                                       layer.experts > 0 ? Shape{layer.experts} : Shape{}));
   return adapter;
 }
 
@@ -111,6 +113,16 @@ void update(Projection& projection, const Adapter& adapter) {
   projection.update = std::move(low);
 }
 
+void update(ExpertMatrix& matrix, const Adapter& adapter) {
+  if (const auto at = adapter.layers.find(matrix.module); at != adapter.layers.end())
+    matrix.update = at->second;
+}
+
+/// The update of one expert.
+nn::LowRank update_of(const nn::LowRank& all, std::int64_t number) {
+  return {all.a[number], all.b[number], all.scale};
+}
+
 } // namespace
 
 Weights adapted(Weights weights, const Adapter& adapter) {
@@ -120,6 +132,9 @@ Weights adapted(Weights weights, const Adapter& adapter) {
     for (std::optional<Projection>* projection : {&layer.gate, &layer.up, &layer.down})
       if (*projection)
         update(**projection, adapter);
+    if (layer.experts)
+      for (ExpertMatrix* matrix : {&layer.experts->gate, &layer.experts->up, &layer.experts->down})
+        update(*matrix, adapter);
   }
   return weights;
 }
@@ -128,9 +143,16 @@ void save_adapter(const std::filesystem::path& folder, const Adapter& adapter,
                   const AdapterInfo& info) {
   io::TensorMap tensors;
   std::set<std::string> targets;
-  for (const auto& [module, low] : adapter.layers) {
+  const auto add = [&](const std::string& module, const nn::LowRank& low) {
     tensors.emplace(fmt::format("{}{}{}", kPrefix, module, kA), low.a.detach());
     tensors.emplace(fmt::format("{}{}{}", kPrefix, module, kB), low.b.detach());
+  };
+  for (const auto& [module, low] : adapter.layers) {
+    if (low.a.rank() == 2)
+      add(module, low);
+    else
+      for (std::int64_t e = 0; e < low.a.size(0); ++e)
+        add(of_expert(module, e), update_of(low, e));
     targets.insert(last_part(module));
   }
   io::save_safetensors(folder / kTensors, tensors, {{"format", "pt"}});
@@ -148,14 +170,47 @@ void save_adapter(const std::filesystem::path& folder, const Adapter& adapter,
                config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
+namespace {
+
+/// A module of PEFT's: a matrix of its own, or that of one expert.
+struct Module {
+  const LayerMatrix* layer;
+  std::int64_t expert = 0;
+};
+
+std::map<std::string, Module> modules_of(const std::vector<LayerMatrix>& layers) {
+  std::map<std::string, Module> known;
+  for (const LayerMatrix& layer : layers) {
+    if (layer.experts == 0)
+      known.emplace(layer.module, Module{&layer});
+    for (std::int64_t e = 0; e < layer.experts; ++e)
+      known.emplace(of_expert(layer.module, e), Module{&layer, e});
+  }
+  return known;
+}
+
+/// The updates of a layer's experts as one; those that have none get zeros.
+nn::LowRank of_all_experts(const LayerMatrix& layer,
+                           const std::map<std::int64_t, nn::LowRank>& each) {
+  const nn::LowRank& some = each.begin()->second;
+  std::vector<Tensor> a, b;
+  for (std::int64_t e = 0; e < layer.experts; ++e) {
+    const auto at = each.find(e);
+    const bool has = at != each.end();
+    a.push_back(has ? at->second.a.to(some.a.dtype()) : zeros_like(some.a));
+    b.push_back(has ? at->second.b.to(some.b.dtype()) : zeros_like(some.b));
+  }
+  return {stack(a).eval(), stack(b).eval(), some.scale};
+}
+
+} // namespace
+
 Adapter load_adapter(const std::filesystem::path& folder, const std::vector<LayerMatrix>& layers) {
   const Scaling scaling = read_scaling(folder / kConfig);
   const std::filesystem::path path = folder / kTensors;
   const io::SafetensorsFile file(path);
-  std::map<std::string, const LayerMatrix*> known;
-  for (const LayerMatrix& layer : layers)
-    known.emplace(layer.module, &layer);
-  Adapter adapter;
+  const std::map<std::string, Module> known = modules_of(layers);
+  std::map<const LayerMatrix*, std::map<std::int64_t, nn::LowRank>> read;
   for (const io::TensorInfo& info : file.tensors()) {
     const auto refuse = [&](const std::string& why) {
       fail(ErrorKind::File, "{}: tensor '{}' {}", path.string(), printable(info.name), why);
@@ -171,7 +226,7 @@ Adapter load_adapter(const std::filesystem::path& folder, const std::vector<Laye
       refuse(fmt::format("is for a module that the model has not, or whose matrix adapters cannot "
                          "change; the adapter is for another model (this one has {} ...)",
                          layers.empty() ? "none" : layers.front().module));
-    const LayerMatrix& layer = *at->second;
+    const LayerMatrix& layer = *at->second.layer;
     const std::vector<std::int64_t> wanted =
         is_a ? std::vector{scaling.rank, layer.in} : std::vector{layer.out, scaling.rank};
     if (info.shape != wanted)
@@ -179,16 +234,22 @@ Adapter load_adapter(const std::filesystem::path& folder, const std::vector<Laye
                          fmt::join(wanted, ",")));
     if (!is_float(info.dtype))
       refuse(fmt::format("is of {}, not of floats", name_of(info.dtype)));
-    nn::LowRank& low = adapter.layers[layer.module];
+    nn::LowRank& low = read[&layer][at->second.expert];
     (is_a ? low.a : low.b) = file.read(info.name);
     low.scale = scaling.scale;
   }
-  for (const auto& [module, low] : adapter.layers)
-    if (!low.a.defined() || !low.b.defined())
-      fail(ErrorKind::File, "{}: tensor '{}{}{}' is missing", path.string(), kPrefix, module,
-           low.a.defined() ? kB : kA);
-  if (adapter.layers.empty())
+  for (const auto& [module, of] : known)
+    if (const auto layer = read.find(of.layer); layer != read.end())
+      if (const auto low = layer->second.find(of.expert); low != layer->second.end())
+        if (const bool has_a = low->second.a.defined(); !has_a || !low->second.b.defined())
+          fail(ErrorKind::File, "{}: tensor '{}{}{}' is missing", path.string(), kPrefix, module,
+               has_a ? kB : kA);
+  if (read.empty())
     fail(ErrorKind::File, "{}: there are no tensors", path.string());
+  Adapter adapter;
+  for (auto& [layer, each] : read)
+    adapter.layers.emplace(layer->module, layer->experts == 0 ? std::move(each.at(0))
+                                                              : of_all_experts(*layer, each));
   return adapter;
 }
 
@@ -209,16 +270,23 @@ void merge_adapter(const std::filesystem::path& folder, const std::filesystem::p
            model.source.path_of(name), name);
     infos.push_back({name, model.source.dtype(name), model.source.shape(name), 0, 0});
   }
-  std::map<std::string, const LayerMatrix*> changed;
-  for (const LayerMatrix& layer : parameters.layers)
-    if (adapter.layers.contains(layer.module))
-      changed.emplace(layer.tensor, &layer);
+  std::map<std::string, Module> changed; // by the name of the tensor
+  for (const LayerMatrix& layer : parameters.layers) {
+    if (!adapter.layers.contains(layer.module))
+      continue;
+    if (layer.experts == 0)
+      changed.emplace(layer.tensor, Module{&layer});
+    for (std::int64_t e = 0; e < layer.experts; ++e)
+      changed.emplace(of_expert(layer.tensor, e), Module{&layer, e});
+  }
   ModelFolderWriter writer(out, folder, std::move(infos));
   for (const std::string& name : parameters.names) {
     Tensor value = model.source.read(name);
     if (const auto at = changed.find(name); at != changed.end()) {
-      const LayerMatrix& layer = *at->second;
-      const Tensor change = adapter.layers.at(layer.module).matrix();
+      const auto& [layer_of, expert] = at->second;
+      const LayerMatrix& layer = *layer_of;
+      const nn::LowRank& low = adapter.layers.at(layer.module);
+      const Tensor change = (layer.experts == 0 ? low : update_of(low, expert)).matrix();
       value = (value.to(DType::F32) + (layer.transposed ? change.transpose() : change))
                   .to(value.dtype());
     }

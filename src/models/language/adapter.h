@@ -13,7 +13,8 @@
 namespace egret::models::language {
 
 struct Adapter {
-  std::map<std::string, nn::LowRank> layers; ///< by the module of the matrix (LayerMatrix)
+  /// By the module of the matrix (LayerMatrix); of experts, those of all in one.
+  std::map<std::string, nn::LowRank> layers;
   EGRET_FIELDS(layers)
 };
 

@@ -192,20 +192,17 @@ private:
     const std::int64_t used = c_.experts_used, count = tokens * used;
     const Tensor chosen = best.indices.reshape({count});
     const Tensor each = expand(x.unsqueeze(1), {tokens, used, c_.width});
-    const Tensor out =
-        expert_outputs(taken(experts.gate, chosen), taken(experts.up, chosen),
-                       taken(experts.down, chosen), each.reshape({count, 1, c_.width}));
+    const Tensor out = expert_outputs(experts.gate.at(chosen), experts.up.at(chosen),
+                                      experts.down.at(chosen), each.reshape({count, 1, c_.width}));
     return (out.reshape({tokens, used, c_.width}).to(DType::F32) * shares.unsqueeze(-1))
         .sum(1)
         .to(x.dtype());
   }
 
   /// [matrices, tokens, width] of x [matrices or 1, tokens, width].
-  Tensor expert_outputs(const Matrix& gate, const Matrix& up, const Matrix& down,
+  Tensor expert_outputs(const ExpertMatrix& gate, const ExpertMatrix& up, const ExpertMatrix& down,
                         const Tensor& x) const {
-    const Tensor hidden = activate(c_.activation, matmul(x, dense(gate, x.dtype()).transpose())) *
-                          matmul(x, dense(up, x.dtype()).transpose());
-    return matmul(hidden, dense(down, x.dtype()).transpose());
+    return down(activate(c_.activation, gate(x)) * up(x));
   }
 
   const Decoder& decoder_;
@@ -221,6 +218,19 @@ private:
 };
 
 } // namespace
+
+Tensor ExpertMatrix::operator()(const Tensor& x) const {
+  const Tensor y = matmul(x, dense(weight, x.dtype()).transpose());
+  return update ? y + (*update)(x) : y;
+}
+
+ExpertMatrix ExpertMatrix::at(const Tensor& index) const {
+  ExpertMatrix some{taken(weight, index), update, module};
+  if (some.update)
+    for (Tensor* each : {&some.update->a, &some.update->b})
+      *each = take(*each, index, 0);
+  return some;
+}
 
 Cache Decoder::cache(std::int64_t positions, DType of) const {
   Cache cache;

@@ -17,11 +17,22 @@ struct NormWeights {
   EGRET_FIELDS(weight, bias)
 };
 
-/// Matrices of all experts of a layer.
+/// A matrix of each expert of a layer.
+struct ExpertMatrix {
+  Matrix weight;                     ///< [experts, out, in]
+  std::optional<nn::LowRank> update; ///< of each, added to what the matrix gives
+  std::string module = {};           ///< as of Projection, with "{}" for the expert's number
+  /// [matrices, tokens, out] of x [matrices or 1, tokens, in].
+  Tensor operator()(const Tensor& x) const;
+  /// Those of the experts at `index` [matrices].
+  ExpertMatrix at(const Tensor& index) const;
+  EGRET_FIELDS(weight, update)
+};
+
 struct ExpertWeights {
-  Tensor router;   ///< [experts, width]
-  Matrix gate, up; ///< [experts, hidden, width]
-  Matrix down;     ///< [experts, width, hidden]
+  Tensor router;         ///< [experts, width]
+  ExpertMatrix gate, up; ///< to hidden
+  ExpertMatrix down;     ///< back to width
   EGRET_FIELDS(router, gate, up, down)
 };
 

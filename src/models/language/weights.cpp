@@ -224,18 +224,21 @@ private:
   }
 
   /// Matrices of all experts: one tensor in GGUF, one an expert in safetensors.
-  Matrix expert_matrices(Role role, std::int64_t layer, std::int64_t out, std::int64_t in) {
-    const std::string name = named(role, layer);
-    if (source_.gguf())
-      return matrix(name + ".weight", {c_.experts, out, in});
-    const std::size_t number = name.find("{}");
+  ExpertMatrix expert_matrices(Role role, std::int64_t layer, std::int64_t out, std::int64_t in) {
+    const std::string name = named(role, layer) + ".weight",
+                      module = fmt::format("{}{}{}.{}", row_.prefix, row_.layer, layer, base(role));
+    if (!reading_)
+      layer_matrices_.push_back({module, name, out, in, false, role, c_.experts});
+    return {source_.gguf() ? matrix(name, {c_.experts, out, in}) : each_expert(name, out, in),
+            {},
+            module};
+  }
+  Matrix each_expert(const std::string& name, std::int64_t out, std::int64_t in) {
     std::vector<std::string> each;
     for (std::int64_t e = 0; e < c_.experts; ++e) {
-      std::string one = name + ".weight";
-      one.replace(number, 2, std::to_string(e));
+      each.push_back(of_expert(name, e));
       if (!reading_)
-        (void)matrix(one, {out, in});
-      each.push_back(std::move(one));
+        (void)matrix(each.back(), {out, in});
       if (packed_ && source_.form(each.back()) != source_.form(each.front()))
         fail(ErrorKind::File,
              "{}: tensor '{}' is packed otherwise than that of expert 0; those of a layer must all "
@@ -295,6 +298,15 @@ private:
   std::map<std::string, bool> matrices_; ///< checked, and whether the source has it transposed
   std::vector<LayerMatrix> layer_matrices_;
 };
+
+} // namespace
+
+std::string of_expert(const std::string& name, std::int64_t number) {
+  std::string one = name;
+  return one.replace(one.find("{}"), 2, std::to_string(number));
+}
+
+namespace {
 
 Tensor frequencies_of(const Rotary& rotary) {
   Tensor value = tensor(rotary.frequencies);

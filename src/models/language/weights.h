@@ -62,10 +62,14 @@ Weights expressed_weights(const TensorSource& source, const Architecture& archit
 struct LayerMatrix {
   std::string module; ///< as model.layers.0.self_attn.q_proj, with the prefix of the model's class
   std::string tensor; ///< its weight in the source
+  // Of experts, "{}" in both stands for the number of each.
   std::int64_t out = 0, in = 0;
   bool transposed = false; ///< the source has [in, out]
   Role role = Role::Query;
+  std::int64_t experts = 0; ///< that have such a matrix each; 0: it is no expert's
 };
+/// A name with the number of an expert for "{}".
+std::string of_expert(const std::string& name, std::int64_t number);
 
 /// What a source has for a model.
 struct Parameters {
@@ -73,7 +77,7 @@ struct Parameters {
   /// Those that are matrices of products or the table of tokens, and whether the source has them
   /// transposed.
   std::map<std::string, bool> matrices;
-  std::vector<LayerMatrix> layers; ///< without those of experts
+  std::vector<LayerMatrix> layers;
   /// Of the weights in memory, in `dtype` and packed where the source has them packed, unless
   /// `dequantized`.
   std::int64_t bytes(const TensorSource& source, DType dtype, bool dequantized) const;

@@ -230,11 +230,13 @@ TEST_F(Finetune, HeldOutLossFallsAndAResumedRunHasTheSameBytes) {
   }
 }
 
-// Fused matrices and transposed ones too.
+// Fused matrices, transposed ones and those of experts too.
 TEST_F(Finetune, AMergedAdapterGivesTheSameLogits) {
   const std::vector<int> ids = {1, 9, 30, 12, 44, 8, 61, 17};
   const std::vector<std::pair<const char*, std::vector<std::string>>> cases = {
-      {"phi3", {"qkv", "gate_up"}}, {"gpt2", {"c_attn", "c_proj"}}};
+      {"phi3", {"qkv", "gate_up"}},
+      {"gpt2", {"c_attn", "c_proj"}},
+      {"qwen3_moe", {"q", "gate", "up", "down"}}};
   for (const auto& [name, targets] : cases) {
     SCOPED_TRACE(name);
     Options options = kLora;
@@ -244,11 +246,14 @@ TEST_F(Finetune, AMergedAdapterGivesTheSameLogits) {
     const std::string out = std::string(name) + "-adapter", merged = std::string(name) + "-merged";
     run(model(name), data(test::small_conversations()), folder_ / out, options);
     models::merge_adapter(model(name), folder_ / out, folder_ / merged);
+    std::vector<float> written; // log p of a token that is written alone, with its experts only
     const auto logits = [&](const std::filesystem::path& path,
                             const std::filesystem::path& adapter) {
-      return LanguageModel::load(path, {.context = 64, .adapter = adapter})
-          .logits(ids)
-          .to_vector<float>();
+      LanguageModel one = LanguageModel::load(path, {.context = 64, .adapter = adapter});
+      models::GenerationBatch batch(one);
+      (void)batch.add({9}, {.max_new = 1, .stop = std::vector<int>{}, .top_logprobs = 0});
+      written.push_back(batch.step().at(0).logprobs.value().value);
+      return one.logits(ids).to_vector<float>();
     };
     const auto beside = logits(model(name), folder_ / out), added = logits(folder_ / merged, {}),
                plain = logits(model(name), {});
@@ -260,7 +265,43 @@ TEST_F(Finetune, AMergedAdapterGivesTheSameLogits) {
     }
     EXPECT_LE(off, 1e-4F * most);
     EXPECT_GT(change, 1e-2F * most);
+    EXPECT_NEAR(written[0], written[1], 1e-3);
   }
+}
+
+// As PEFT has them: a module for each expert, and none for an expert that has no update.
+TEST_F(Finetune, AdaptersOfExpertsHaveAModuleForEach) {
+  Options options = kLora;
+  options.lora->targets = {"w3"};
+  options.steps = 3;
+  options.held_out = 0;
+  run(model("mixtral"), data(test::small_conversations()), folder_ / "adapter", options);
+  const std::filesystem::path file = folder_ / "adapter" / "adapter_model.safetensors";
+  io::TensorMap tensors = io::load_safetensors(file);
+  const nlohmann::json config = test::golden_language("mixtral")["config"];
+  const auto size = [&](const char* key) { return config[key].get<std::int64_t>(); };
+  const std::string one = "base_model.model.model.layers.0.block_sparse_moe.experts.1.w3.lora_";
+  EXPECT_EQ(std::ssize(tensors), 2 * size("num_local_experts") * size("num_hidden_layers"));
+  EXPECT_EQ(tensors.at(one + "A.weight").sizes(),
+            (std::vector{options.lora->rank, size("hidden_size")}));
+  EXPECT_EQ(tensors.at(one + "B.weight").sizes(),
+            (std::vector{size("intermediate_size"), options.lora->rank}));
+  const auto logits = [&] {
+    return LanguageModel::load(model("mixtral"), {.context = 64, .adapter = folder_ / "adapter"})
+        .logits(std::vector<int>{1, 9, 30, 12, 44, 8, 61, 17})
+        .to_bytes();
+  };
+  tensors.at(one + "B.weight") = zeros_like(tensors.at(one + "B.weight"));
+  io::save_safetensors(file, tensors);
+  const auto with_zeros = logits();
+  tensors.erase(one + "A.weight");
+  EXPECT_TRUE(tensors.contains(one + "B.weight"));
+  io::save_safetensors(file, tensors);
+  EXPECT_NE(test::error_of(ErrorKind::File, [&] { (void)logits(); }).find(one + "A.weight"),
+            std::string::npos);
+  tensors.erase(one + "B.weight");
+  io::save_safetensors(file, tensors);
+  EXPECT_EQ(logits(), with_zeros);
 }
 
 // QLoRA (Dettmers et al. 2023): the matrices stay packed.
