@@ -35,6 +35,12 @@ MODELS = {
         "rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}), "llama"),
     "llama_yarn": ("LlamaConfig", dict(tie_word_embeddings=False, rope_parameters={
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}), "llama"),
+    "llama_yarn_mscale": ("LlamaConfig", dict(tie_word_embeddings=False, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.4,
+        "mscale_all_dim": 0.6, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False}), "llama"),
+    "llama_yarn_factor": ("LlamaConfig", dict(tie_word_embeddings=False, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "attention_factor": 0.8}),
+        "llama"),
     "mistral": ("MistralConfig", dict(sliding_window=8, head_dim=16, tie_word_embeddings=False), "llama"),
     "qwen2": ("Qwen2Config", dict(tie_word_embeddings=True), "qwen2"),
     "qwen3": ("Qwen3Config", dict(head_dim=16, tie_word_embeddings=False), "qwen3"),

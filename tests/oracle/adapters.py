@@ -26,6 +26,8 @@ MODELS = {
     "qwen3": ("Qwen3Config", dict(COMMON, head_dim=16, tie_word_embeddings=True), "q,k,up"),
     "gemma2": ("Gemma2Config", dict(COMMON, head_dim=16, sliding_window=8), "q_proj,v_proj"),
     "phi3": ("Phi3Config", dict(COMMON, tie_word_embeddings=False), "qkv,gate_up,down"),
+    "mixtral": ("MixtralConfig", dict(COMMON, num_local_experts=4, num_experts_per_tok=2), "q,w1,w2,w3"),
+    "qwen3_moe": ("Qwen3MoeConfig", dict(COMMON, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24), "k,gate,up,down"),
     "gpt2": ("GPT2Config", dict(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=128, bos_token_id=1, eos_token_id=2), "c_attn,c_proj"),
 }
 IDS = [1, 9, 30, 12, 44, 8, 61, 17, 23, 5, 40, 33]

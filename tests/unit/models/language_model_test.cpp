@@ -37,9 +37,9 @@ TEST_P(Architectures, FolderGivesTheLogitsAndTheTextOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, Architectures,
                          testing::Values("llama", "llama_3", "llama_linear", "llama_yarn",
-                                         "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe",
-                                         "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "olmo2",
-                                         "gpt2"),
+                                         "llama_yarn_mscale", "llama_yarn_factor", "mistral",
+                                         "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma",
+                                         "gemma2", "gemma3", "phi3", "phi3_long", "olmo2", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 class GgufArchitectures : public testing::TestWithParam<const char*> {};
