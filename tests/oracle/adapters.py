@@ -6,6 +6,7 @@ EGRET is the command, ORACLE_LOGITS the program of logits_driver.cpp. For small 
 makes: `egret finetune --lora` trains an adapter; PEFT loads it and must give egret's logits, as must the folder that `egret merge` writes when
 transformers loads it; an adapter that PEFT saves must give PEFT's logits in egret. Exit code 1 where one does not.
 """
+import copy
 import json
 import pathlib
 import subprocess
@@ -82,9 +83,13 @@ def main():
             expect_equal(logits_of(make(root / "merged")), ours, f"{name}: the merged folder in transformers")
             config = peft.LoraConfig(r=3, lora_alpha=5, task_type="CAUSAL_LM", target_modules=theirs.peft_config["default"].target_modules,
                                      fan_in_fan_out=name == "gpt2", init_lora_weights=False, use_rslora=True)
-            other = peft.get_peft_model(make(root / "model"), config)
-            other.save_pretrained(root / "other")
-            expect_equal(logits(root / "model", root / "other"), logits_of(other), f"{name}: an adapter of PEFT in egret")
+            # Experts are parameters of one module; one of the two alone is stored under another name.
+            parameters = [[f"experts.{p}" for p in some] for some in (("gate_up_proj", "down_proj"), ("gate_up_proj",), ("down_proj",))]
+            for i, some in enumerate(parameters if "num_experts_per_tok" in values else [None]):
+                config.target_parameters = some
+                other = peft.get_peft_model(make(root / "model"), copy.deepcopy(config))
+                other.save_pretrained(root / f"other{i}")
+                expect_equal(logits(root / "model", root / f"other{i}"), logits_of(other), f"{name}: an adapter of PEFT in egret {some or ''}")
 
 
 main()

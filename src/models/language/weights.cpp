@@ -228,7 +228,9 @@ private:
     const std::string name = named(role, layer) + ".weight",
                       module = fmt::format("{}{}{}.{}", row_.prefix, row_.layer, layer, base(role));
     if (!reading_)
-      layer_matrices_.push_back({module, name, out, in, false, role, c_.experts});
+      layer_matrices_.push_back(
+          {module, name, out, in, false, role, c_.experts,
+           fmt::format("{}{}{}.mlp.experts", row_.prefix, row_.layer, layer)});
     return {source_.gguf() ? matrix(name, {c_.experts, out, in}) : each_expert(name, out, in),
             {},
             module};

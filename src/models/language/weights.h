@@ -67,6 +67,9 @@ struct LayerMatrix {
   bool transposed = false; ///< the source has [in, out]
   Role role = Role::Query;
   std::int64_t experts = 0; ///< that have such a matrix each; 0: it is no expert's
+  /// The module of which transformers, from its version 5 on, makes all experts' gates and
+  /// projections up one parameter, gate_up_proj, and those down another, down_proj.
+  std::string together = {};
 };
 /// A name with the number of an expert for "{}".
 std::string of_expert(const std::string& name, std::int64_t number);
