@@ -294,6 +294,19 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
                                                      const std::filesystem::path& out,
                                                      const QuantizeOptions& options = {});
 
+struct DequantizeOptions {
+  std::optional<DType> dtype; ///< a float, of the matrices; empty: that of each one's scales
+  std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
+};
+
+/// Writes a folder of quantize_language_model() as one that has floats only, with the names and
+/// shapes that transformers knows: the matrices have the values that the model computes with,
+/// rounded to their dtype. Memory, errors and `out` as quantize_language_model(); Error(Value)
+/// where no matrix is quantized, Error(DType) for a dtype that is no float.
+void dequantize_language_model(const std::filesystem::path& folder,
+                               const std::filesystem::path& out,
+                               const DequantizeOptions& options = {});
+
 struct GgufExportOptions {
   io::GgmlType type = io::GgmlType::Q4_K; ///< of matrices, one that quantized_blocks() makes
   std::vector<std::string> ignored_keys;  ///< as in LanguageModelOptions

@@ -14,6 +14,7 @@ void add_generate_command(CLI::App& app);
 void add_embed_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
+void add_dequantize_command(CLI::App& app);
 void add_transcribe_command(CLI::App& app);
 void add_classify_command(CLI::App& app);
 void add_merge_command(CLI::App& app);

@@ -145,6 +145,7 @@ int main(int argc, char** argv) {
   add_classify_command(app);
   add_serve_command(app);
   add_quantize_command(app);
+  add_dequantize_command(app);
   add_finetune_command(app);
   add_merge_command(app);
   add_eval_command(app);

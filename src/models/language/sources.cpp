@@ -190,6 +190,10 @@ DType FolderSource::dtype(const std::string& name) const {
   return tensors_.info(at == packed_.end() ? name : at->second.values).dtype;
 }
 
+DType FolderSource::scale_dtype(const std::string& name) const {
+  return tensors_.info(packed_.at(name).scale).dtype;
+}
+
 std::vector<std::string> MemorySource::names() const {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors_)

@@ -49,6 +49,7 @@ public:
     return grouped(names, true);
   }
   DType dtype(const std::string& name) const override; ///< that of the values for packed ones
+  DType scale_dtype(const std::string& name) const;    ///< of a packed one
 
 private:
   struct Packed {

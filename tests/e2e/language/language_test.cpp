@@ -209,6 +209,12 @@ TEST_F(LanguageTool, QuantizeWritesAFolderThatGenerateReads) {
   ASSERT_EQ(packed.code, 0) << packed.err;
   EXPECT_EQ(packed.out, floats.out);
   EXPECT_FALSE(packed.out.empty());
+  const Ran plain = egret_command("dequantize " + path("small") + " " + path("plain"));
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "plain" / "config.json"));
+  const Ran not_quantized = egret_command("dequantize " + path("plain") + " " + path("more"));
+  EXPECT_EQ(not_quantized.code, 1);
+  expect_contains(not_quantized.err, "no matrix is quantized");
   const Ran again = egret_command(quantize);
   EXPECT_EQ(again.code, 1);
   expect_contains(again.err, "is there already and not empty");

@@ -116,6 +116,44 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<2>(info.param));
     });
 
+TEST(QuantizedFolders, BecomeFloatsUnderTheNamesOfTransformers) {
+  for (const auto& [name, form] :
+       {std::pair("gpt2", WeightForm::Int4), // transposed matrices
+        std::pair("mixtral", WeightForm::Uint4), std::pair("phi3", WeightForm::F8E4M3)}) {
+    test::TempFolder folder;
+    const nlohmann::json& golden = golden_language(name);
+    const io::TensorMap before = test::language_tensors(golden);
+    test::write_language_folder(folder.path(), golden["config"], before);
+    test::write_file(folder / "tokenizer.json", "{}");
+    const std::filesystem::path small = folder / "small", plain = folder / "plain",
+                                half = folder / "half";
+    (void)quantize_language_model(folder.path(), small, {.form = form, .group = 8});
+    dequantize_language_model(small, plain);
+    const io::TensorMap after = io::load_safetensors(plain / "model.safetensors");
+    for (const auto& [tensor, value] : after) {
+      EXPECT_EQ(value.sizes(), before.at(tensor).sizes()) << tensor;
+      EXPECT_EQ(value.dtype(), before.at(tensor).dtype()) << tensor;
+    }
+    EXPECT_TRUE(std::filesystem::exists(plain / "tokenizer.json"));
+    const auto prompt = golden["prompt"].get<std::vector<int>>();
+    EXPECT_EQ(LanguageModel::load(plain).logits(prompt).to_bytes(),
+              LanguageModel::load(small, {.dequantize = true}).logits(prompt).to_bytes());
+    dequantize_language_model(small, half, {.dtype = DType::F16});
+    const io::TensorMap halves = io::load_safetensors(half / "model.safetensors");
+    EXPECT_TRUE(std::ranges::any_of(
+        halves, [](const auto& one) { return one.second.dtype() == DType::F16; }));
+    for (const auto& [tensor, value] : halves)
+      if (value.dtype() == DType::F16) {
+        EXPECT_EQ(value.to_bytes(), after.at(tensor).to(DType::F16).to_bytes()) << tensor;
+      }
+    test::error_of(ErrorKind::Value, [&] { dequantize_language_model(plain, folder / "again"); });
+    test::error_of(ErrorKind::DType, [&] {
+      dequantize_language_model(small, folder / "again", {.dtype = DType::I8});
+    });
+    EXPECT_FALSE(std::filesystem::exists(folder / "again"));
+  }
+}
+
 TEST(QuantizedFolders, ExpertsOfALayerAreAllOfOneForm) {
   test::TempFolder folder;
   const nlohmann::json& golden = golden_language("qwen3_moe");
