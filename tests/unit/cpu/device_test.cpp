@@ -139,7 +139,7 @@ TEST(CpuDevice, ARangeOfWholeVectorsIsOneConditionForAllLanes) {
     return m.program;
   };
   for (const std::int64_t begin : {16, 20})
-    for (const std::string& level : egret::testing::cpu_levels()) {
+    for (const char* const level : egret::testing::cpu_levels()) {
       SCOPED_TRACE(level);
       const kernel::KernelProgram program = selected(begin);
       backend::Device& device = cpu_at(level);

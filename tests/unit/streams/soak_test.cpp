@@ -5,6 +5,7 @@
 #include "egret/memory.h"
 #include "egret/nn.h"
 #include "egret/optim.h"
+#include "support/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -14,14 +15,6 @@
 #include <fstream>
 #include <random>
 #include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EGRET_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define EGRET_SANITIZED 1
-#endif
-#endif
 
 namespace egret {
 namespace {
@@ -67,9 +60,9 @@ TEST(Soak, TenThousandStepsOfChangingSizesKeepNothing) {
   EXPECT_EQ(spent.plan_explorations, 0u);
   EXPECT_LE(late.in_use, early.in_use + kSoakMiB / 4) << early.text() << late.text();
   EXPECT_LE(late.reserved, early.reserved + kSoakMiB) << early.text() << late.text();
-#ifndef EGRET_SANITIZED
-  EXPECT_LE(resident_bytes(), resident + 24 * kSoakMiB);
-#endif
+  if (!test::kSanitized) {
+    EXPECT_LE(resident_bytes(), resident + 24 * kSoakMiB);
+  }
 }
 
 TEST(Soak, EverChangingProgramsStayWithinTheBoundOfPlans) {
