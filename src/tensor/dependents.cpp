@@ -50,15 +50,17 @@ private:
           nodes.push_back(std::move(node));
     };
     visit_handles(stream.handles, look);
-    if (!stream.abroad.load(std::memory_order_relaxed))
+    // Before the lists are looked at: a handle that comes into one behind that says so again.
+    if (!stream.abroad.load(std::memory_order_relaxed) ||
+        !stream.abroad.exchange(false, std::memory_order_relaxed))
       return;
     const std::size_t here = nodes.size();
     for_each_stream([&](Stream& other) {
       if (&other != &stream)
         visit_handles(other.handles, look);
     });
-    if (nodes.size() == here)
-      stream.abroad.store(false, std::memory_order_relaxed);
+    if (nodes.size() > here)
+      stream.abroad.store(true, std::memory_order_relaxed);
   }
 
   enum class Answer : std::uint8_t { No, Yes, Refused }; ///< Refused: cannot be computed now

@@ -72,13 +72,16 @@ Node::~Node() {
 Handle::Handle(NodePtr node)
     : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)),
       stream_(this_stream()) {
-  refer(*node_, 1);
+  node_->handles.add(1, 1);
   HandleList& list = stream_.handles;
-  std::lock_guard lock(list.mutex);
-  behind_ = list.first;
-  if (behind_)
-    behind_->before_ = this;
-  list.first = this;
+  {
+    std::lock_guard lock(list.mutex);
+    behind_ = list.first;
+    if (behind_)
+      behind_->before_ = this;
+    list.first = this;
+  }
+  tell_home(*node_); // which looks at the list afterwards
 }
 
 Handle::~Handle() {
@@ -110,10 +113,14 @@ NodePtr Handle::node_at(const Stream& home) const {
   return node_->home.load(std::memory_order_relaxed) == &home ? node_ : nullptr;
 }
 
-void Handle::refer(Node& node, int count) const noexcept {
+void Handle::tell_home(const Node& node) const noexcept {
   Stream* const home = node.home.load(std::memory_order_relaxed);
   if (home != &stream_ && !home->abroad.load(std::memory_order_relaxed))
     home->abroad.store(true, std::memory_order_relaxed);
+}
+
+void Handle::refer(Node& node, int count) const noexcept {
+  tell_home(node);
   node.handles.add(count, holds_ ? count : 0);
 }
 

@@ -226,6 +226,7 @@ public:
 private:
   friend void for_each_handle(const std::function<void(const Handle&)>& visit);
   friend void visit_handles(HandleList& list, const std::function<void(const Handle&)>& visit);
+  void tell_home(const Node& node) const noexcept;  // Stream::abroad
   void refer(Node& node, int count) const noexcept; // needs mutex_
   void set_holds(bool holds) noexcept;              // needs mutex_
   mutable SpinLock mutex_;
