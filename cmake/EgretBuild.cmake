@@ -83,6 +83,10 @@ find_path(EGRET_BOOST_INCLUDE boost/beast/core.hpp REQUIRED)
 add_library(egret_boost INTERFACE)
 target_include_directories(egret_boost SYSTEM INTERFACE ${EGRET_BOOST_INCLUDE})
 target_compile_definitions(egret_boost INTERFACE BOOST_ALL_NO_LIB BOOST_ERROR_CODE_HEADER_ONLY)
+# Boost.Asio has fences, of which GCC says that its thread sanitizer does not know them.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND EGRET_SANITIZE MATCHES thread)
+  target_compile_options(egret_boost INTERFACE -Wno-tsan)
+endif()
 
 # LLVM: one shared library for everyday builds (links in a second), static parts for ./x dist. Its start takes longer than all else
 # of a short command, so what uses it is a library of its own (cmake/EgretModules.cmake) that a process loads when it needs it, but for
