@@ -121,12 +121,11 @@ struct FieldVisitor {
   TreeVisitor& visitor;
   template <class T>
   void operator()(const char* name, T& field) {
-    if (!visitor.wants_paths())
+    if (!visitor.wants_paths() ||
+        *name == '\0') // an unnamed field: its own fields stand in its owner's place
       walk(path, field, visitor);
     else if (path.empty())
       walk(name, field, visitor);
-    else if (*name == '\0') // an unnamed field: its own fields stand in its owner's place
-      walk(path, field, visitor);
     else
       walk(path + "." + name, field, visitor);
   }
@@ -144,15 +143,13 @@ void walk(const std::string& path, T& value, TreeVisitor& visitor) {
   } else if constexpr (std::is_const_v<T>) {
     // A visitor of const trees promises not to put other tensors in (compile() restores them).
     walk(path, const_cast<std::remove_const_t<T>&>(value), visitor);
-  } else if constexpr (std::is_enum_v<T>) {
-    visitor.constant(path, static_cast<std::uint64_t>(value));
   } else if constexpr (std::is_floating_point_v<T>) {
     double wide = static_cast<double>(value);
     std::uint64_t bits;
     static_assert(sizeof bits == sizeof wide);
     __builtin_memcpy(&bits, &wide, sizeof bits);
     visitor.constant(path, bits);
-  } else if constexpr (std::is_arithmetic_v<T>) {
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
     visitor.constant(path, static_cast<std::uint64_t>(value));
   } else if constexpr (std::is_same_v<T, std::string>) {
     visitor.text(path, value);

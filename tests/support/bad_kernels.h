@@ -16,9 +16,11 @@ namespace egret::testing {
 /// Processes started from here on end by the signal of a fault, also where a sanitizer would turn
 /// it into an exit code.
 inline void let_children_crash() {
-  const char* before = std::getenv("ASAN_OPTIONS");
-  const std::string options = before ? std::string(before) + ":handle_segv=0" : "handle_segv=0";
-  setenv("ASAN_OPTIONS", options.c_str(), 1);
+  for (const char* const variable : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) {
+    const char* before = std::getenv(variable);
+    const std::string options = before ? std::string(before) + ":handle_segv=0" : "handle_segv=0";
+    setenv(variable, options.c_str(), 1);
+  }
 }
 
 /// y = tanh(x + w) over 1000 elements, as the target's first generator makes it.
