@@ -299,9 +299,10 @@ void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, cons
 }
 
 // As one submission where the device can, from the second run on: recording costs more than a run.
+// On the host's memory nothing is recorded, and threads that run one program share nothing here.
 void PlanProgram::submit(std::span<const backend::Work> work) const {
-  std::unique_lock lock(recording_mutex_, std::try_to_lock);
-  const bool record = lock.owns_lock() && std::exchange(ran_, true);
+  std::unique_lock lock(recording_mutex_, std::defer_lock);
+  const bool record = !device_.host_memory() && lock.try_lock() && std::exchange(ran_, true);
   count().submissions.add(
       static_cast<std::uint64_t>(device_.submit(work, record ? &recording_ : nullptr, workers_)));
 }

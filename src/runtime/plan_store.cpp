@@ -9,6 +9,29 @@
 namespace egret::runtime {
 namespace {
 
+std::atomic<std::uint64_t> all_evictions{0};
+
+// What a handle stands for, kept.
+class KeptProgram final : public Program {
+public:
+  explicit KeptProgram(PlanStore::EntryPtr entry) : entry_(std::move(entry)) {}
+
+  std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override {
+    PlanStore::touch(*entry_);
+    return entry_->program->run(inputs);
+  }
+  const compiler::CompileReport& report() const override { return entry_->program->report(); }
+  std::string plan() const override { return entry_->program->plan(); }
+  std::string loops() const override { return entry_->program->loops(); }
+  std::string schedules() const override { return entry_->program->schedules(); }
+  std::string loop_terms() const override { return entry_->program->loop_terms(); }
+  std::string code() const override { return entry_->program->code(); }
+  std::size_t bytes() const override { return entry_->bytes; }
+
+private:
+  const PlanStore::EntryPtr entry_;
+};
+
 class StoredProgram final : public Program {
 public:
   explicit StoredProgram(const PlanStore::EntryPtr& entry)
@@ -26,6 +49,9 @@ public:
   std::string schedules() const override { return entry()->program->schedules(); }
   std::string loop_terms() const override { return entry()->program->loop_terms(); }
   std::string code() const override { return entry()->program->code(); }
+  std::shared_ptr<const Program> kept() const override {
+    return std::make_shared<KeptProgram>(entry());
+  }
   std::size_t bytes() const override { return entry()->bytes; }
 
 private:
@@ -59,6 +85,10 @@ void PlanStore::touch(const Entry& entry) noexcept {
   if (entry.used.load(std::memory_order_relaxed) == clock.load(std::memory_order_relaxed))
     return; // threads that run one plan write nothing that they share
   entry.used.store(clock.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+std::uint64_t PlanStore::evictions() noexcept {
+  return all_evictions.load(std::memory_order_relaxed);
 }
 
 PlanStore::EntryPtr PlanStore::find(std::uint64_t key) {
@@ -100,6 +130,7 @@ void PlanStore::shrink(const Entry* newest) {
       break;
     bytes_ -= oldest->second->bytes;
     entries_.erase(oldest);
+    all_evictions.fetch_add(1, std::memory_order_relaxed);
     count().plans_evicted.add(1);
   }
   levels().plans.set(entries_.size());
@@ -119,6 +150,7 @@ std::size_t PlanStore::limit() const {
 
 void PlanStore::clear() {
   std::lock_guard lock(mutex_);
+  all_evictions.fetch_add(entries_.size(), std::memory_order_relaxed);
   entries_.clear();
   bytes_ = 0;
   shrink(nullptr);

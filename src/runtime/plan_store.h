@@ -41,6 +41,9 @@ public:
 
   /// Marks the entry as the one that ran last.
   static void touch(const Entry& entry) noexcept;
+  /// How many programs stores of this process have let go: who keeps a stored program lets it go
+  /// when this has changed.
+  static std::uint64_t evictions() noexcept;
 
 private:
   void shrink(const Entry* newest); // (lock)

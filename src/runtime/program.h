@@ -40,6 +40,9 @@ public:
   /// Their loop trees as a program of rules (docs/loops.md), for `egret egraph run`.
   virtual std::string loop_terms() const { return {}; }
   virtual std::string code() const { return {}; } ///< their generated code, for EGRET_DEBUG=4
+  /// Of a program that a store may evict: the program itself, which is kept for as long as what is
+  /// given lives. Null: it is no handle to a stored one.
+  virtual std::shared_ptr<const Program> kept() const { return nullptr; }
   /// Of the host's memory while it is kept, roughly.
   virtual std::size_t bytes() const { return 0; }
 };

@@ -86,6 +86,8 @@ StoragePtr Pool::allocate(std::size_t bytes, MemoryUse use) {
     }
     count_changes(reserved, asked);
     ++allocations_;
+    if (!has_blocks())
+      self_ = shared_from_this();
     ++used(use).count;
     used(use).bytes += bytes;
     peak_ = std::max(peak_, heap_.in_use());
@@ -94,7 +96,7 @@ StoragePtr Pool::allocate(std::size_t bytes, MemoryUse use) {
   levels().use(bytes);
   tell_memory(*this);
   try {
-    return std::make_shared<Storage>(shared_from_this(), data, bytes, use);
+    return std::make_shared<Storage>(*this, data, bytes, use);
   } catch (...) {
     put_back(data, bytes, use);
     throw;
@@ -114,11 +116,14 @@ void Pool::refuse(std::size_t bytes, const std::string& why) const {
 
 void Pool::put_back(void* data, std::size_t bytes, MemoryUse use) noexcept {
   levels().unuse(bytes);
+  std::shared_ptr<Pool> last; // let go after everything else: the pool may go with it
   {
     std::lock_guard lock(mutex_);
     --used(use).count;
     used(use).bytes -= bytes;
     heap_.release(data, bytes);
+    if (!has_blocks())
+      last = std::move(self_);
   }
   tell_memory(*this);
 }

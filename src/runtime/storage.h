@@ -28,14 +28,15 @@ enum class MemoryUse : std::uint8_t {
 /// lets go, or memory of somebody else, who is told then.
 class Storage {
 public:
-  Storage(std::shared_ptr<Pool> pool, void* data, std::size_t bytes, MemoryUse use) noexcept
-      : pool_(std::move(pool)), data_(data), bytes_(bytes), use_(use) {}
+  /// A block of `pool`, which lives for as long as any block of it does.
+  Storage(Pool& pool, void* data, std::size_t bytes, MemoryUse use) noexcept
+      : pool_(&pool), data_(data), bytes_(bytes), use_(use) {}
   /// Memory of the pool's device that `let_go` gives back; it is never written. `let_go` must not
   /// throw.
   Storage(std::shared_ptr<Pool> pool, const void* data, std::size_t bytes,
           std::function<void()> let_go) noexcept
-      : pool_(std::move(pool)), data_(const_cast<void*>(data)), bytes_(bytes),
-        let_go_(std::move(let_go)) {}
+      : pool_(pool.get()), data_(const_cast<void*>(data)), bytes_(bytes),
+        kept_pool_(std::move(pool)), let_go_(std::move(let_go)) {}
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -51,11 +52,12 @@ public:
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
 
 private:
-  std::shared_ptr<Pool> pool_;
+  Pool* pool_;
   void* data_;
   std::size_t bytes_;
   MemoryUse use_ = MemoryUse::Value;
-  std::function<void()> let_go_; ///< empty: the memory is the pool's
+  std::shared_ptr<Pool> kept_pool_; ///< of somebody else's memory
+  std::function<void()> let_go_;    ///< empty: the memory is the pool's
   std::atomic<std::uint64_t> version_{0};
 };
 using StoragePtr = std::shared_ptr<Storage>;
@@ -87,6 +89,7 @@ private:
   void count_changes(std::size_t reserved, std::uint64_t system_allocations) noexcept;
   [[noreturn]] void refuse(std::size_t bytes, const std::string& why) const;
   Used& used(MemoryUse use) noexcept { return used_[static_cast<std::size_t>(use)]; }
+  bool has_blocks() const noexcept { return used_[0].count + used_[1].count > 0; }
 
   backend::Device& device_;
   mutable AdaptiveMutex mutex_;
@@ -94,6 +97,8 @@ private:
   Used used_[2]; ///< by MemoryUse
   std::uint64_t allocations_ = 0;
   std::size_t limit_ = 0, peak_ = 0;
+  /// While there are blocks: threads that allocate change no count of owners beside the lock.
+  std::shared_ptr<Pool> self_;
 };
 
 /// Whether a device's kernels may use memory of the other one.

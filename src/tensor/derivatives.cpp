@@ -5,6 +5,7 @@
 #include "saturate/saturate.h"
 #include "support/call_sites.h"
 #include "support/fail.h"
+#include "tensor/recent.h"
 #include "tensor/recipe.h"
 #include "tensor/trace.h"
 
@@ -19,7 +20,6 @@
 #include <xxhash.h>
 
 namespace egret::detail {
-namespace {
 
 // What autodiff adds to a recipe. Its operations are numbered behind the recipe's entries.
 struct Derivation {
@@ -32,6 +32,9 @@ struct Derivation {
   std::size_t words() const noexcept { return steps.size() * (sizeof(Step) / 8 + 16); }
 };
 using DerivationPtr = std::shared_ptr<const Derivation>;
+class RecentDerivations : public Recent<DerivationPtr, 4> {};
+
+namespace {
 
 // Rules that keep values and not gradients: of equal operands of a maximum each gets its share.
 constexpr const char* kSharingRules[] = {"max-again", "max-constants", "amax-of-max"};
@@ -223,14 +226,18 @@ public:
     static auto* const known = new KnownDerivations;
     return *known;
   }
+  /// This thread's own first: which it found lately, others may have let go.
   DerivationPtr find(const std::vector<std::uint64_t>& words) {
     const std::uint64_t key = hash_of(words);
+    RecentDerivations& recent = recent_derivations();
+    if (const DerivationPtr* own = recent.find(key, words))
+      return *own;
     std::lock_guard lock(mutex_);
     const auto found = index_.find(key);
     if (found == index_.end() || found->second->words != words)
       return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
-    return found->second->derivation;
+    return recent.put(key, words, own_count(found->second->derivation));
   }
   void put(std::vector<std::uint64_t> words, DerivationPtr derivation) {
     const std::uint64_t key = hash_of(words);
@@ -255,6 +262,12 @@ private:
     std::vector<std::uint64_t> words;
     DerivationPtr derivation;
   };
+  static RecentDerivations& recent_derivations() {
+    Stream& stream = this_stream();
+    if (!stream.derivations)
+      stream.derivations = std::make_shared<RecentDerivations>();
+    return *stream.derivations;
+  }
   static std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
     return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
   }

@@ -35,49 +35,51 @@ void wait_between(Unlock unlock, Lock lock) {
 } // namespace
 
 EngineMutex& engine_mutex() noexcept {
-  static auto* const mutex = new EngineMutex; // outlives tensors of static duration
+  static auto* const mutex = new EngineMutex(&Stream::entered); // outlives static tensors
   return *mutex;
 }
 
-// Of this thread's `wanted_` and a stream's `entered`, each written before the other is read, one
-// is seen by the other side.
-void EngineMutex::lock() {
+// Of this thread's `wanted_` and a stream's flag, each written before the other is read, one is
+// seen by the other side.
+void StreamsMutex::lock() {
   mutex_.lock();
   wanted_.store(true, std::memory_order_seq_cst);
-  for_each_stream([](const Stream& stream) {
-    while (stream.entered.load(std::memory_order_seq_cst))
+  for_each_stream([&](const Stream& stream) {
+    while ((stream.*entered_).load(std::memory_order_seq_cst))
       std::this_thread::yield(); // for as long as a lookup takes
   });
 }
 
-bool EngineMutex::try_lock() noexcept {
+bool StreamsMutex::try_lock() noexcept {
   if (!mutex_.try_lock())
     return false;
   wanted_.store(true, std::memory_order_seq_cst);
   bool any = false;
-  for_each_stream(
-      [&](const Stream& stream) { any = any || stream.entered.load(std::memory_order_seq_cst); });
+  for_each_stream([&](const Stream& stream) {
+    any = any || (stream.*entered_).load(std::memory_order_seq_cst);
+  });
   if (any)
     unlock();
   return !any;
 }
 
-void EngineMutex::unlock() noexcept {
+void StreamsMutex::unlock() noexcept {
   wanted_.store(false, std::memory_order_seq_cst);
   mutex_.unlock();
 }
 
-void EngineMutex::enter(Stream& stream) {
-  stream.entered.store(true, std::memory_order_seq_cst);
+void StreamsMutex::enter(Stream& stream) {
+  std::atomic<bool>& entered = stream.*entered_;
+  entered.store(true, std::memory_order_seq_cst);
   if (!wanted_.load(std::memory_order_seq_cst)) [[likely]]
     return;
-  stream.entered.store(false, std::memory_order_seq_cst);
-  std::lock_guard lock(mutex_); // nobody wants all nodes while this thread has it
-  stream.entered.store(true, std::memory_order_seq_cst);
+  entered.store(false, std::memory_order_seq_cst);
+  std::lock_guard lock(mutex_); // nobody wants all parts while this thread has it
+  entered.store(true, std::memory_order_seq_cst);
 }
 
-void EngineMutex::leave(Stream& stream) noexcept {
-  stream.entered.store(false, std::memory_order_release);
+void StreamsMutex::leave(Stream& stream) noexcept {
+  (stream.*entered_).store(false, std::memory_order_release);
 }
 
 bool within_reach(const Node& node) noexcept {
@@ -113,7 +115,7 @@ void EngineLock::release() noexcept {
     return;
   }
   held_stream = nullptr;
-  EngineMutex::leave(stream_);
+  engine_mutex().leave(stream_);
 }
 
 bool EngineLock::missed() const noexcept {

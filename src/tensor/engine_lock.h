@@ -6,7 +6,8 @@
 // the fields marked (lock) of the nodes at home there; one that holds the engine_mutex(), those of
 // all nodes, and only then a home changes. So threads whose values have nothing to do with each
 // other never wait for each other, and those that share values do so only for each evaluation that
-// meets a value of another stream.
+// meets a value of another stream. Updates of handles and calls of compiled functions exclude each
+// other in the same way (owners.h).
 #pragma once
 
 #include <atomic>
@@ -18,22 +19,27 @@ namespace egret::detail {
 struct Node;
 struct Stream;
 
-/// Held: the fields marked (lock) of all nodes are this thread's. Not recursive.
-class EngineMutex {
+/// Held by one thread while no other is in its own stream's part. Neither is recursive.
+class StreamsMutex {
 public:
+  /// `entered`: a stream's flag for this mutex.
+  explicit StreamsMutex(std::atomic<bool> Stream::*entered) noexcept : entered_(entered) {}
   void lock();
-  bool try_lock() noexcept; ///< false, too, while a stream is held
+  bool try_lock() noexcept; ///< false, too, while a thread is in its part
   void unlock() noexcept;
+  /// This thread's part: what it does there waits only for who has all. Writes nothing that other
+  /// threads write.
+  void enter(Stream& stream);
+  void leave(Stream& stream) noexcept;
 
 private:
-  friend class EngineLock;
-  void enter(Stream& stream);
-  static void leave(Stream& stream) noexcept;
-
+  std::atomic<bool> Stream::*const entered_;
   std::mutex mutex_;
-  std::atomic<bool> wanted_{false}; ///< by the thread that has mutex_: no stream may be entered
+  std::atomic<bool> wanted_{false}; ///< by the thread that has mutex_: no part may be entered
 };
 
+/// Held: the fields marked (lock) of all nodes are this thread's.
+using EngineMutex = StreamsMutex;
 EngineMutex& engine_mutex() noexcept;
 
 /// Of the thread's stream while only that one is held; null: whatever is held is all nodes.

@@ -2,6 +2,7 @@
 
 #include "compiler/refusals.h"
 #include "runtime/count.h"
+#include "runtime/plan_store.h"
 #include "runtime/runtime.h"
 
 #include <algorithm>
@@ -63,6 +64,20 @@ bool reserves_too_much(const runtime::Program& general, const ir::Graph& walk) {
   return static_cast<double>(general.report().arena_bytes) > std::max(kAlways, kTimes * bytes);
 }
 
+RecentPlans& recent_plans() {
+  Stream& stream = this_stream();
+  if (!stream.plans)
+    stream.plans = std::make_shared<RecentPlans>();
+  return *stream.plans;
+}
+
+// Kept, and counted by this thread alone.
+std::shared_ptr<const runtime::Program>
+own_program(const std::shared_ptr<const runtime::Program>& program) {
+  auto kept = program->kept();
+  return kept ? kept : own_count(program);
+}
+
 } // namespace
 
 KnownPlans::Family* KnownPlans::family_of(const Words& words, std::uint64_t key) {
@@ -76,6 +91,13 @@ KnownPlans::Family* KnownPlans::family_of(const Words& words, std::uint64_t key)
 KnownPlans::Found KnownPlans::find(const Walk& walk) {
   const std::uint64_t key = hash_of(walk.signature);
   Found found;
+  RecentPlans& recent = recent_plans();
+  const std::uint64_t puts = puts_, evictions = runtime::PlanStore::evictions();
+  if (const RecentPlan* own = recent.find(key, walk.signature);
+      own && own->puts == puts && own->evictions == evictions && own->numbers == walk.numbers) {
+    found.plan = own->plan;
+    return found;
+  }
   std::optional<History> history;
   {
     std::shared_lock lock(mutex_);
@@ -83,7 +105,8 @@ KnownPlans::Found KnownPlans::find(const Walk& walk) {
       for (Exact& exact : family->exact)
         if (exact.numbers == walk.numbers) {
           exact.used.set(puts_);
-          found.plan = {exact.program, nullptr, exact.overwrites};
+          found.plan = {own_program(exact.program), nullptr, exact.overwrites};
+          recent.put(key, walk.signature, {walk.numbers, found.plan, puts, evictions});
           return found;
         }
       for (auto relative = family->relative.rbegin(); relative != family->relative.rend();
@@ -180,7 +203,7 @@ KnownPlans& known_plans() {
 
 KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
   if (!found.exploration)
-    return found.plan;
+    return std::move(found.plan);
   auto& runtime = runtime::Runtime::instance();
   Exploration& e = *found.exploration;
   (e.specializes ? runtime::count().plan_specializations : runtime::count().plan_explorations)

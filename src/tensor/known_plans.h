@@ -1,6 +1,7 @@
 // The plans of lazy evaluations by what was recorded: a hit saves building the graph and its key.
 #pragma once
 
+#include "tensor/recent.h"
 #include "tensor/relative.h"
 
 #include <atomic>
@@ -30,12 +31,21 @@ struct Exploration {
   bool specializes = false;               ///< there is a plan of more walks already
 };
 
+/// A plan of exactly some numbers, as one thread found it.
+struct RecentPlan {
+  std::vector<std::int64_t> numbers;
+  KnownPlan plan;                        ///< its program is kept
+  std::uint64_t puts = 0, evictions = 0; ///< of the stores when it was found
+};
+class RecentPlans : public Recent<RecentPlan, 8> {};
+
 /// Plans by structure. For each structure: programs of exact numbers, and programs for all numbers
 /// of some kind (relative.h). The first walk of a structure is compiled as it is, but for the
 /// begins of slices that may move (with_moved_slices()); later, numbers that have differed among
 /// the walks that were explored become symbols. Numbers that are met often get a program of their
 /// own beside it. Bounded; the structures go first that were not used for longest. Thread-safe:
-/// threads that find plans do not wait for each other.
+/// threads that find plans do not wait for each other, and a thread that finds the same ones again
+/// looks at its own (RecentPlans) until one is put or evicted.
 class KnownPlans {
 public:
   /// The plan for a walk that describe() has seen, and with it, or in its place, what to compile:
@@ -44,7 +54,7 @@ public:
     KnownPlan plan;
     std::optional<Exploration> exploration;
   };
-  Found find(const Walk& walk); ///< under the lock of the walk
+  Found find(const Walk& walk); ///< under the lock of the walk, on the thread that evaluates it
   /// A plan that was made for a walk; `failed`: one for more walks was wanted.
   void put(const Walk& walk, const KnownPlan& plan, bool failed);
 
@@ -100,8 +110,8 @@ private:
   void erase(Place place, std::list<Family>& gone);
 
   std::shared_mutex mutex_;
-  std::uint64_t puts_ = 0;
-  std::list<Family> families_; // newest first
+  std::atomic<std::uint64_t> puts_{0}; ///< changed under the lock
+  std::list<Family> families_;         // newest first
   std::unordered_map<std::uint64_t, Place> index_;
   std::size_t size_ = 0;
 };

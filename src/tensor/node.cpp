@@ -169,14 +169,13 @@ void Handle::set(NodePtr node) {
   exchange(std::move(node));
 }
 
-bool Handle::replace(const NodePtr& expected, NodePtr node) {
-  std::unique_lock lock(mutex_);
+bool Handle::replace(const NodePtr& expected, NodePtr& node) {
+  std::lock_guard lock(mutex_);
   if (node_ != expected)
     return false;
   refer(*node, 1);
   refer(*node_, -1);
   node_.swap(node);
-  lock.unlock(); // the old one goes after it
   return true;
 }
 
@@ -264,7 +263,7 @@ void Access::put(const Tensor& a, NodePtr node) {
   }
   NodePtr old; // let go after the lock
   {
-    std::lock_guard lock(calls_mutex());
+    const Updating update;
     old = a.handle_->exchange(std::move(node));
   }
   statement_ended();
@@ -279,8 +278,8 @@ bool Access::replace(const Tensor& a, const NodePtr& expected, NodePtr node) {
 }
 
 bool replace_outside(Handle& handle, const NodePtr& expected, NodePtr node) {
-  std::lock_guard lock(calls_mutex());
-  return handle.replace(expected, std::move(node));
+  const Updating update;
+  return handle.replace(expected, node); // the old one goes after the update
 }
 
 std::shared_ptr<GradSlot> Access::slot(const Tensor& a, const char* who) {

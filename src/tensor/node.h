@@ -198,8 +198,8 @@ public:
   NodePtr node_at(const Stream& home) const; ///< null if it is at home elsewhere
   void set(NodePtr node);                    ///< of equal shape and dtype
   NodePtr exchange(NodePtr node);            ///< likewise; gives the old one
-  /// set() if the node is still `expected`; whether it was.
-  bool replace(const NodePtr& expected, NodePtr node);
+  /// exchange() with `node` if the value is still `expected`; whether it was.
+  bool replace(const NodePtr& expected, NodePtr& node);
   /// Keeps a slot alive for as long as the handle lives.
   void own(std::shared_ptr<GradSlot> slot);
   std::shared_ptr<GradSlot> slot() const; ///< the one that it keeps; null: none

@@ -30,9 +30,16 @@ void forget(const Tensor* object) { // needs calls_mutex
 
 } // namespace
 
-AdaptiveMutex& calls_mutex() noexcept {
-  static auto* const mutex = new AdaptiveMutex;
+StreamsMutex& calls_mutex() noexcept {
+  static auto* const mutex = new StreamsMutex(&Stream::updating);
   return *mutex;
+}
+
+Updating::Updating() : stream_(this_stream()) {
+  calls_mutex().enter(stream_);
+}
+Updating::~Updating() {
+  calls_mutex().leave(stream_);
 }
 
 Owner::~Owner() {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "egret/tensor.h"
-#include "support/adaptive_mutex.h"
+#include "tensor/engine_lock.h"
 
 #include <memory>
 
@@ -23,7 +23,19 @@ using OwnerPtr = std::shared_ptr<Owner>;
 /// Guards owners, Handle::mark and which value a handle has: a call takes the values that it reads
 /// and claims the states that it writes, all of them at one moment. Never held while something is
 /// computed or compiled, nor when an OwnerPtr is dropped.
-AdaptiveMutex& calls_mutex() noexcept;
+/// Entered while a handle gets another value outside of a call: updates of several threads need not
+/// wait for each other.
+StreamsMutex& calls_mutex() noexcept;
+/// An update of this thread, for as long as it lives. Nothing is let go meanwhile.
+class Updating {
+public:
+  Updating();
+  ~Updating();
+  Updating(const Updating&) = delete;
+
+private:
+  Stream& stream_;
+};
 
 /// The owner at a Tensor object's address. Its handle is marked as watched, so that the object
 /// reports when it is bound to another one.

@@ -62,11 +62,19 @@ thread_local bool stream_returned = false; // also read by what the thread destr
 
 void end_background() noexcept;
 
+// What the thread keeps of stores, before another thread gets the stream.
+void forget_recent(Stream& stream) noexcept {
+  stream.plans.reset();
+  stream.derivations.reset();
+}
+
 // When the thread ends: gives its stream back. With the main thread the process ends.
 struct StreamReturn {
   ~StreamReturn() {
     if (::gettid() == ::getpid())
       end_background();
+    else
+      forget_recent(*own_stream);
     FreeStreams& free = free_streams();
     std::lock_guard lock(free.mutex);
     free.list.push_back(std::exchange(own_stream, nullptr));

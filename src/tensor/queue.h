@@ -15,6 +15,8 @@ namespace egret::detail {
 
 struct Node;
 class Handle;
+class RecentPlans;
+class RecentDerivations;
 
 /// Some of all handles. Nothing is locked while its lock is held but a handle's own.
 struct HandleList {
@@ -26,6 +28,7 @@ struct HandleList {
 /// bytes. One for each thread; that of a thread that has ended serves another one later.
 struct Stream {
   alignas(64) std::atomic<bool> entered{false}; ///< its thread holds it (engine_lock.h)
+  std::atomic<bool> updating{false};            ///< its thread gives a handle another value
   bool missed = false; ///< a node of another stream was met since; of the stream's thread
   /// A node that is recorded elsewhere is made of one that is at home here: to be looked for when
   /// values are computed here.
@@ -53,6 +56,9 @@ struct Stream {
     Kind kind = Kind::Constant;
   };
   std::array<Formula, kFormulas> formulas;
+  /// What its thread has found last in stores that all threads share; null: nothing yet.
+  std::shared_ptr<RecentPlans> plans;
+  std::shared_ptr<RecentDerivations> derivations;
 };
 
 /// This thread's.
