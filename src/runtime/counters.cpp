@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <utility>
 
 namespace egret {
 namespace runtime {
@@ -16,23 +17,50 @@ namespace {
 
 struct alignas(64) Line {
   Counts counts;
+  std::atomic<bool> taken{false}; ///< by a thread that lives
 };
 constexpr std::size_t kLines = 16;
 
+// The first one is that of threads that find all others taken.
 std::array<Line, kLines>& lines() noexcept {
   static std::array<Line, kLines> all;
   return all;
 }
 
+[[gnu::tls_model("initial-exec")]] constinit thread_local Line* own_line = nullptr;
+
+// When the thread ends: what it still counts, it counts with others.
+struct LineReturn {
+  ~LineReturn() {
+    Line* const line = std::exchange(own_line, &lines()[0]);
+    line->taken.store(false, std::memory_order_release);
+  }
+};
+
+[[gnu::noinline]] Line& take_line() noexcept {
+  own_line = &lines()[0];
+  for (std::size_t i = 1; i < kLines && own_line == &lines()[0]; ++i)
+    if (!lines()[i].taken.exchange(true, std::memory_order_acquire))
+      own_line = &lines()[i];
+  if (own_line != &lines()[0]) {
+    thread_local const LineReturn at_end;
+    static_cast<void>(at_end);
+  }
+  return *own_line;
+}
+
 } // namespace
 
 Counts& count() noexcept {
-  [[gnu::tls_model("initial-exec")]] static thread_local Counts* own = nullptr;
-  if (!own) {
-    static std::atomic<std::size_t> threads{0};
-    own = &lines()[threads.fetch_add(1, std::memory_order_relaxed) % kLines].counts;
-  }
-  return *own;
+  return own_line ? own_line->counts : take_line().counts;
+}
+
+void count_operation() noexcept {
+  Counts& own = count();
+  if (own_line != &lines()[0])
+    own.ops_recorded.add_alone(1);
+  else
+    own.ops_recorded.add(1);
 }
 
 std::uint64_t sum_of(Count Counts::*number) noexcept {

@@ -58,13 +58,18 @@ private:
   PlanStore::EntryPtr entry() const {
     std::lock_guard lock(mutex_);
     PlanStore::EntryPtr entry = entry_.lock();
-    if (!entry)
+    if (!entry || entry->evicted.load(std::memory_order_relaxed))
       entry_ = entry = (*recompile_)();
     PlanStore::touch(*entry);
     return entry;
   }
   // What the caller refers to stays.
   const PlanStore::Entry& pinned() const {
+    {
+      std::lock_guard lock(mutex_);
+      if (pinned_)
+        return *pinned_;
+    }
     PlanStore::EntryPtr now = entry();
     std::lock_guard lock(mutex_);
     if (!pinned_)
@@ -119,6 +124,11 @@ PlanStore::EntryPtr PlanStore::put(std::uint64_t key, std::shared_ptr<const Prog
   return entry;
 }
 
+void PlanStore::let_go(const Entry& entry) noexcept {
+  entry.evicted.store(true, std::memory_order_relaxed);
+  all_evictions.fetch_add(1, std::memory_order_relaxed);
+}
+
 void PlanStore::shrink(const Entry* newest) {
   while (bytes_ > limit_ && !entries_.empty()) {
     const auto oldest =
@@ -129,8 +139,8 @@ void PlanStore::shrink(const Entry* newest) {
     if (oldest->second.get() == newest)
       break;
     bytes_ -= oldest->second->bytes;
+    let_go(*oldest->second);
     entries_.erase(oldest);
-    all_evictions.fetch_add(1, std::memory_order_relaxed);
     count().plans_evicted.add(1);
   }
   levels().plans.set(entries_.size());
@@ -150,7 +160,8 @@ std::size_t PlanStore::limit() const {
 
 void PlanStore::clear() {
   std::lock_guard lock(mutex_);
-  all_evictions.fetch_add(entries_.size(), std::memory_order_relaxed);
+  for (const auto& [key, entry] : entries_)
+    let_go(*entry);
   entries_.clear();
   bytes_ = 0;
   shrink(nullptr);

@@ -30,6 +30,7 @@ public:
     Recompile recompile;
     std::size_t bytes = 0;
     mutable std::atomic<std::uint64_t> used{0};
+    mutable std::atomic<bool> evicted{false}; ///< who still keeps it does not run it again
   };
 
   EntryPtr find(std::uint64_t key);
@@ -46,7 +47,8 @@ public:
   static std::uint64_t evictions() noexcept;
 
 private:
-  void shrink(const Entry* newest); // (lock)
+  void shrink(const Entry* newest);                // (lock)
+  static void let_go(const Entry& entry) noexcept; // (lock)
 
   mutable std::mutex mutex_;
   std::size_t limit_, bytes_ = 0;

@@ -51,7 +51,7 @@ Tensor in_storage(DType dtype, const Shape& shape, runtime::StoragePtr storage, 
   if (!node->scope) {
     node->stream = &this_stream();
     node->queued = static_cast<std::int64_t>(bytes);
-    node->stream->bytes.fetch_add(node->queued, std::memory_order_relaxed);
+    node->stream->bytes.add(node->queued, node->stream == own_stream);
   }
   return Access::wrap(node);
 }

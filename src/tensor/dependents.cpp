@@ -13,7 +13,7 @@ namespace {
 // Left for later they would have it all computed again, with more of it after every step.
 class Dependents {
 public:
-  explicit Dependents(const Walk& w) : w_(w), forgotten_(w.order.size(), true) {
+  explicit Dependents(Walk& w) : w_(w), forgotten_(w.order.size(), true) {
     for (const NodePtr& output : w.outputs)
       forgotten_[output->place] = false;
     // Constants, and views of what is in memory then, cost nothing again.
@@ -76,17 +76,15 @@ private:
   }
 
   // Quick, and right when it says no: something refers to a forgotten value from outside.
-  bool used_elsewhere() const {
-    struct Uses {
-      const NodePtr* one = nullptr;
-      long count = 0;
-    };
-    std::vector<Uses> uses(w_.order.size());
+  bool used_elsewhere() {
+    auto& uses = w_.references; // one of those within the walk, and how many there are
+    uses.assign(w_.order.size(), {nullptr, 0});
     for (const Node* node : w_.order)
       for (const NodePtr& input : node->inputs)
         if (!(input->place & kLeafBit)) {
-          uses[input->place].one = &input;
-          ++uses[input->place].count;
+          auto& [one, count] = uses[input->place];
+          one = &input;
+          ++count;
         }
     for (std::size_t i = 0; i < w_.order.size(); ++i) {
       const Node& node = *w_.order[i];
@@ -153,7 +151,7 @@ private:
     }
   }
 
-  const Walk& w_;
+  Walk& w_;
   std::vector<bool> forgotten_;
   const std::uint64_t epoch_ =
       next_epoch(); // of nodes outside of the walk; their places are answers
@@ -162,20 +160,22 @@ private:
 } // namespace
 
 Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped,
-                  std::size_t asked) {
-  Walk w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who, asked);
-  std::vector<NodePtr> wanted(roots.begin(), roots.end());
+                  std::size_t asked, Walk room) {
+  const auto outputs = roots.first(std::min(asked, roots.size()));
+  Walker walker(nullptr, who, std::move(room));
+  walker.add(roots);
+  walker.list_outputs(outputs, true);
+  Walk& w = walker.walk();
   while (w.is_whole() && w.order.size() <= kMostOps) {
     const std::vector<NodePtr> more = Dependents(w).find(dropped);
     if (more.empty())
-      return w;
-    wanted.insert(wanted.end(), more.begin(), more.end());
-    Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who, asked);
-    if (!wider.is_whole() || wider.order.size() > kMostOps)
+      break;
+    walker.add(more);
+    if (!w.is_whole() || w.order.size() > kMostOps)
       return walk(roots, WalkOutputs::RootsAndHeld, nullptr, who, asked);
-    w = std::move(wider);
+    walker.list_outputs(outputs, true);
   }
-  return w;
+  return std::move(w);
 }
 
 } // namespace egret::detail

@@ -24,15 +24,24 @@ namespace egret::detail {
 // What autodiff adds to a recipe. Its operations are numbered behind the recipe's entries.
 struct Derivation {
   struct Step {
-    ir::Node form;
+    FormPtr form;
+    std::size_t count = 0; ///< of operands
     std::array<std::uint32_t, Inputs::kMost> operands{};
   };
   std::vector<Step> steps;
   std::vector<std::uint32_t> gradients;
-  std::size_t words() const noexcept { return steps.size() * (sizeof(Step) / 8 + 16); }
+  std::size_t words() const noexcept {
+    return steps.size() * ((sizeof(Step) + sizeof(ir::Node)) / 8 + 16);
+  }
 };
 using DerivationPtr = std::shared_ptr<const Derivation>;
-class RecentDerivations : public Recent<DerivationPtr, 4> {};
+
+/// A derivation as one thread found it, and the forms by whose places it is found.
+struct RecentDerivation {
+  DerivationPtr derivation;
+  std::vector<FormPtr> forms;
+};
+class RecentDerivations : public Recent<RecentDerivation, 4> {};
 
 namespace {
 
@@ -143,10 +152,11 @@ private:
       if (!needed[id] || places_[id])
         continue;
       places_[id] = static_cast<std::uint32_t>(recipe_.entries.size() + made.steps.size());
+      const ir::Node& node = graph_[id];
       Derivation::Step& step = made.steps.emplace_back();
-      step.form = graph_[id];
-      for (std::size_t i = 0; i < step.form.inputs.size(); ++i)
-        step.operands[i] = *places_[step.form.inputs[i]];
+      step.form = make_form(node.op, node.dtype, node.shape, node.attrs);
+      for (const ir::NodeId input : node.inputs)
+        step.operands[step.count++] = *places_[input];
     }
     for (const ir::NodeId id : results)
       made.gradients.push_back(*places_[id]);
@@ -181,7 +191,7 @@ std::vector<call_sites::Id> sites_of(const Recipe& recipe) {
 call_sites::Id site_of(const Derivation::Step& step, const std::vector<call_sites::Id>& sites,
                        const std::vector<NodePtr>& made) {
   call_sites::Id site = 0;
-  for (std::size_t i = 0; i < step.form.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < step.count; ++i) {
     const std::uint32_t place = step.operands[i];
     if (place < sites.size() && sites[place] != 0)
       return call_sites::gradient_of(sites[place]);
@@ -203,13 +213,12 @@ std::vector<NodePtr> recorded(const Recipe& recipe, const Derivation& derivation
   for (const Derivation::Step& step : derivation.steps) {
     Inputs inputs;
     bool known[Inputs::kMost] = {};
-    for (std::size_t i = 0; i < step.form.inputs.size(); ++i) {
+    for (std::size_t i = 0; i < step.count; ++i) {
       known[i] = step.operands[i] < forward;
       inputs.push_back(at(step.operands[i]));
     }
     place_together(inputs, {known, inputs.size()});
-    made.push_back(record_known(step.form.op, step.form.dtype, step.form.shape, std::move(inputs),
-                                step.form.attrs));
+    made.push_back(record_form(step.form, std::move(inputs)));
     if (const call_sites::Id site = sites.empty() ? 0 : site_of(step, sites, made); site != 0)
       made.back()->site = site;
   }
@@ -219,6 +228,10 @@ std::vector<NodePtr> recorded(const Recipe& recipe, const Derivation& derivation
   return gradients;
 }
 
+std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
+  return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
+}
+
 // Derivations by the words of their recipes. Bounded; the least recently used go first.
 class KnownDerivations {
 public:
@@ -226,18 +239,14 @@ public:
     static auto* const known = new KnownDerivations;
     return *known;
   }
-  /// This thread's own first: which it found lately, others may have let go.
   DerivationPtr find(const std::vector<std::uint64_t>& words) {
     const std::uint64_t key = hash_of(words);
-    RecentDerivations& recent = recent_derivations();
-    if (const DerivationPtr* own = recent.find(key, words))
-      return *own;
     std::lock_guard lock(mutex_);
     const auto found = index_.find(key);
     if (found == index_.end() || found->second->words != words)
       return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
-    return recent.put(key, words, own_count(found->second->derivation));
+    return found->second->derivation;
   }
   void put(std::vector<std::uint64_t> words, DerivationPtr derivation) {
     const std::uint64_t key = hash_of(words);
@@ -262,15 +271,6 @@ private:
     std::vector<std::uint64_t> words;
     DerivationPtr derivation;
   };
-  static RecentDerivations& recent_derivations() {
-    Stream& stream = this_stream();
-    if (!stream.derivations)
-      stream.derivations = std::make_shared<RecentDerivations>();
-    return *stream.derivations;
-  }
-  static std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
-    return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
-  }
   void take(std::list<Entry>::iterator place, std::list<Entry>& gone) {
     size_ -= place->size;
     index_.erase(place->key);
@@ -285,16 +285,40 @@ private:
 
 std::atomic<std::uint64_t> derived{0};
 
-DerivationPtr derivation_of(Recipe& recipe, const char* who) {
-  const bool lasts = !recipe.words.empty() && !current_scope();
-  if (lasts)
-    if (DerivationPtr known = KnownDerivations::instance().find(recipe.words))
-      return known;
+// With forms of its own, whose owners only one thread counts.
+DerivationPtr own_copy(const Derivation& derivation) {
+  auto copy = std::make_shared<Derivation>(derivation);
+  for (Derivation::Step& step : copy->steps)
+    step.form = std::make_shared<const ir::Node>(*step.form);
+  return copy;
+}
+
+// Of a recipe that is known or may be met again, from the store.
+DerivationPtr stored(const Recipe& recipe, const char* who) {
+  std::vector<std::uint64_t> words = words_of(recipe);
+  if (DerivationPtr known = KnownDerivations::instance().find(words))
+    return known;
   auto made = std::make_shared<Derivation>(Deriver(recipe, who).run());
   derived.fetch_add(1, std::memory_order_relaxed);
-  if (lasts)
-    KnownDerivations::instance().put(std::move(recipe.words), made);
+  KnownDerivations::instance().put(std::move(words), made);
   return made;
+}
+
+DerivationPtr derivation_of(const Recipe& recipe, const char* who) {
+  if (recipe.forms.empty() || current_scope()) {
+    derived.fetch_add(1, std::memory_order_relaxed);
+    return std::make_shared<Derivation>(Deriver(recipe, who).run());
+  }
+  Stream& stream = this_stream();
+  if (!stream.derivations)
+    stream.derivations = std::make_shared<RecentDerivations>();
+  const std::uint64_t key = hash_of(recipe.forms);
+  if (const RecentDerivation* recent = stream.derivations->find(key, recipe.forms))
+    return recent->derivation;
+  RecentDerivation fresh{own_copy(*stored(recipe, who)), {}};
+  for (const Recipe::Entry& entry : recipe.entries)
+    fresh.forms.push_back(entry.node->shared_form);
+  return stream.derivations->put(key, recipe.forms, std::move(fresh)).derivation;
 }
 
 void check_seed(const Node& output, const Node& seed, const char* who) {
@@ -314,7 +338,7 @@ std::uint64_t recipes_derived() noexcept {
 
 Derivatives differentiate(const DerivativeQuery& query) {
   const QueueHold hold; // a gradient is one with what it is made of
-  Recipe recipe = recipe_of(query);
+  const Recipe recipe = recipe_of(query);
   for (std::size_t i = 0; i < query.outputs.size(); ++i)
     if (query.seeds[i])
       check_seed(*query.outputs[i], *query.seeds[i], query.who);

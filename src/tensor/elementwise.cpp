@@ -48,7 +48,7 @@ Tensor shift(Op op, const Arg& a, const Arg& b, const char* who) {
 // What neg() records.
 NodePtr negated(NodePtr node, const char* who) {
   NodePtr minus = literal_at(node->form.dtype, -1, node->form.shape);
-  return apply_node(Op::Mul, {std::move(node), std::move(minus)}, {}, who);
+  return apply_node(Op::Mul, {std::move(node), std::move(minus)}, who);
 }
 
 // A node as a float: integers and bools as f32.
@@ -276,7 +276,7 @@ Tensor where(const Operand& condition, const Arg& a, const Arg& b) {
   Inputs inputs;
   for (const Tensor* operand : std::initializer_list<const Tensor*>{&condition, &x, &y})
     inputs.push_back(operand_at(Access::node(*operand, "where"), shape));
-  return Access::wrap(apply_node(Op::Select, std::move(inputs), {}, "where"));
+  return Access::wrap(apply_node(Op::Select, std::move(inputs), "where"));
 }
 
 Tensor masked_fill(const Operand& a, const Operand& mask, Number value) {

@@ -87,96 +87,118 @@ std::uint64_t next_epoch() noexcept {
   return this_stream().next_epoch();
 }
 
-Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
-          std::size_t asked) {
-  struct Frame {
-    Node* node;
-    std::size_t next;
-  };
-  Walk w;
-  const std::uint64_t epoch = next_epoch();
-  std::vector<Frame> stack;
-  // Only what the walk waits for, nothing where it met what is out of reach: a leaf that others let
-  // go meanwhile would go with it, under the lock, and may tell its owner.
-  auto void_but = [](Node* busy, NodePtr transfer) {
-    Walk only;
-    only.busy = busy;
-    only.transfer = std::move(transfer);
-    return only;
-  };
+void Walk::clear() noexcept {
+  order.clear();
+  leaves.clear();
+  outputs.clear();
+  signature.clear();
+  numbers.clear();
+  references.clear();
+  busy = nullptr;
+  transfer = nullptr;
+}
 
-  auto meet_leaf = [&](Node& node) {
-    if (node.kind == Node::Kind::Placeholder && node.scope.get() != scope)
-      refuse_placeholder(node, who);
-    node.epoch = epoch;
-    node.place = static_cast<std::uint32_t>(w.leaves.size()) | kLeafBit;
-    w.leaves.push_back(node.shared_from_this());
-  };
-  auto finish = [&](Node& node) {
-    node.epoch = epoch;
-    node.place = static_cast<std::uint32_t>(w.order.size());
-    w.order.push_back(&node);
-  };
+Walker::Walker(const Scope* scope, const char* who, Walk room)
+    : scope_(scope), who_(who), epoch_(next_epoch()), walk_(std::move(room)) {}
 
-  for (const NodePtr& root : roots) {
-    if (!within_reach(*root))
-      return {};
-    if (root->epoch == epoch)
+void Walker::meet_leaf(Node& node) {
+  if (node.kind == Node::Kind::Placeholder && node.scope.get() != scope_)
+    refuse_placeholder(node, who_);
+  node.epoch = epoch_;
+  node.place = static_cast<std::uint32_t>(walk_.leaves.size()) | kLeafBit;
+  walk_.leaves.push_back(node.shared_from_this());
+}
+
+// Only what the walk waits for, nothing where it met what is out of reach: a leaf that others let
+// go meanwhile would go with it, under the lock, and may tell its owner.
+void Walker::stop(Node* busy, NodePtr transfer) {
+  walk_.clear();
+  walk_.busy = busy;
+  walk_.transfer = std::move(transfer);
+  stopped_ = true;
+}
+
+void Walker::visit(const NodePtr& root) {
+  if (!within_reach(*root))
+    return stop(nullptr, nullptr);
+  if (root->epoch == epoch_)
+    return;
+  stack_.clear();
+  stack_.push_back({root.get(), 0});
+  while (!stack_.empty()) {
+    Node& node = *stack_.back().node;
+    if (node.epoch == epoch_) { // met again by another way while it waited
+      stack_.pop_back();
       continue;
-    stack.push_back({root.get(), 0});
-    while (!stack.empty()) {
-      Node& node = *stack.back().node;
-      if (node.epoch == epoch) { // met again by another way while it waited
-        stack.pop_back();
-        continue;
-      }
-      if (node.in_flight)
-        return void_but(&node, nullptr);
-      if (node.failure) { // what is made of it is lost, too
-        for (const Frame& frame : stack)
-          fail_for_good(*frame.node, node.failure);
-        std::rethrow_exception(node.failure);
-      }
-      if (node.is_leaf_value()) {
-        meet_leaf(node);
-        stack.pop_back();
-        continue;
-      }
-      if (node.transfer)
-        return void_but(nullptr, node.shared_from_this());
-      std::size_t& next = stack.back().next;
-      while (next < node.inputs.size()) {
-        if (!within_reach(*node.inputs[next]))
-          return {};
-        if (node.inputs[next]->epoch != epoch)
-          break;
-        ++next;
-      }
-      if (next < node.inputs.size()) {
-        stack.push_back({node.inputs[next].get(), 0});
-        continue;
-      }
-      stack.pop_back();
-      finish(node);
     }
+    if (node.in_flight)
+      return stop(&node, nullptr);
+    if (node.failure) { // what is made of it is lost, too
+      for (const Frame& frame : stack_)
+        fail_for_good(*frame.node, node.failure);
+      std::rethrow_exception(node.failure);
+    }
+    if (node.is_leaf_value()) {
+      meet_leaf(node);
+      stack_.pop_back();
+      continue;
+    }
+    if (node.transfer)
+      return stop(nullptr, node.shared_from_this());
+    std::size_t& next = stack_.back().next;
+    Node* pending = nullptr;
+    for (; next < node.inputs.size() && !pending; ++next) {
+      Node& input = *node.inputs[next];
+      if (!within_reach(input))
+        return stop(nullptr, nullptr);
+      if (input.epoch != epoch_)
+        pending = &input;
+    }
+    if (pending) {
+      stack_.push_back({pending, 0});
+      continue;
+    }
+    stack_.pop_back();
+    node.epoch = epoch_;
+    node.place = static_cast<std::uint32_t>(walk_.order.size());
+    walk_.order.push_back(&node);
   }
-  std::vector<bool> listed(w.order.size());
+}
+
+void Walker::add(std::span<const NodePtr> roots) {
+  for (const NodePtr& root : roots)
+    if (!stopped_)
+      visit(root);
+}
+
+void Walker::list_outputs(std::span<const NodePtr> asked, bool held) {
+  if (stopped_)
+    return;
+  walk_.outputs.clear();
+  std::vector<bool> listed(walk_.order.size());
   const auto list = [&](Node& node) {
     if (listed[node.place])
       return;
     listed[node.place] = true;
-    w.outputs.push_back(node.shared_from_this());
+    walk_.outputs.push_back(node.shared_from_this());
   };
-  if (outputs == WalkOutputs::RootsAndHeld)
-    for (Node* node : w.order)
+  if (held)
+    for (Node* node : walk_.order)
       if (node->handles.claims() > 0)
         if (Node* stored = stored_for(*node))
           list(*stored);
-  // Roots that are asked for are outputs, whether or not a handle holds them.
-  for (const NodePtr& root : roots.first(std::min(asked, roots.size())))
+  for (const NodePtr& root : asked)
     if (!root->is_leaf_value())
       list(*root);
-  return w;
+}
+
+Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
+          std::size_t asked) {
+  Walker walker(scope, who);
+  walker.add(roots);
+  walker.list_outputs(roots.first(std::min(asked, roots.size())),
+                      outputs == WalkOutputs::RootsAndHeld);
+  return std::move(walker.walk());
 }
 
 bool is_view(const Node& node) noexcept {
@@ -210,7 +232,7 @@ ir::Graph graph_of(const Walk& w) {
   ops.reserve(w.order.size());
   for (std::size_t slot = 0; slot < w.leaves.size(); ++slot) {
     const Node& leaf = *w.leaves[slot];
-    const bool by_value = leaf.kind == Node::Kind::Number || leaf.form.attrs.by_value;
+    const bool by_value = leaf.kind == Node::Kind::Number || leaf.by_value;
     std::string name = leaf.form.attrs.name;
     if (name.empty())
       name = fmt::format("{}{}", by_value ? "s" : "x", slot);
@@ -278,7 +300,7 @@ public:
   Given() = default;
   /// Under the lock of the walk. `inputs`: of the leaves; each that is given says so.
   Given(const Walk& w, std::vector<runtime::RunInput>& inputs) {
-    const std::vector<long> ending = references_that_end(w);
+    const std::vector<int> ending = references_that_end(w);
     for (std::size_t slot = 0; slot < w.leaves.size(); ++slot) {
       const NodePtr& leaf = w.leaves[slot];
       if (leaf->storage && ends(leaf, ending[slot]) && is_sole(inputs[slot].storage)) {
@@ -314,8 +336,8 @@ private:
 
   // By leaf: how many references to it end when the outputs have values. An output lets its recipe
   // go, and so does every operation that only such recipes refer to.
-  static std::vector<long> references_that_end(const Walk& w) {
-    std::vector<long> of_operations(w.order.size(), 0), of_leaves(w.leaves.size(), 0);
+  static std::vector<int> references_that_end(const Walk& w) {
+    std::vector<int> of_operations(w.order.size(), 0), of_leaves(w.leaves.size(), 0);
     std::vector<bool> is_output(w.order.size(), false);
     for (const NodePtr& output : w.outputs)
       is_output[output->place] = true;
@@ -446,10 +468,30 @@ void take_home(const Walk& w) {
   stream.abroad.store(true, std::memory_order_relaxed);
 }
 
+// A walk in the memory of the one that this thread made last, to which it is given back.
+struct RoomForWalk {
+  RoomForWalk() {
+    if (const auto& spare = this_stream().walk)
+      walk = std::move(*spare);
+  }
+  ~RoomForWalk() {
+    if (walk.order.capacity() > 2 * kMostOps) // more than a steady loop needs
+      return;
+    walk.clear();
+    auto& spare = this_stream().walk;
+    if (!spare)
+      spare = std::make_shared<Walk>();
+    *spare = std::move(walk);
+  }
+  RoomForWalk(const RoomForWalk&) = delete;
+  Walk walk;
+};
+
 // One program's worth, on this thread's device: everything below `roots` that is pending, or else
 // the first piece of it. Roots behind the first `asked` as in walk().
 Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t asked) {
-  Walk w;
+  RoomForWalk room;
+  Walk& w = room.walk;
   KnownPlans::Found found;
   std::vector<runtime::RunInput> inputs;
   std::vector<NodePtr> dropped; // let go after the lock
@@ -463,9 +505,10 @@ Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
     for (;;) {
       for (const NodePtr& root : roots)
         adopt(*root, dropped);
-      w = walk_to_read(roots, who, dropped, asked);
+      w.clear();
+      w = walk_to_read(roots, who, dropped, asked, std::move(w));
       if (lock.missed()) {
-        w = {};
+        w.clear();
         lock.widen();
         continue;
       }
@@ -630,10 +673,8 @@ void evaluate(const NodePtr& root, const char* who) {
 }
 
 NodePtr pending_node(DType dtype, Shape shape) {
-  auto node = std::allocate_shared<Node>(BlockAllocator<Node>());
-  node->form.op = Op::StopGradient; // which it is of the value before when it is withdrawn
-  node->form.dtype = dtype;
-  node->form.shape = std::move(shape);
+  auto node = std::allocate_shared<Node>( // when it is withdrawn, it is that of the value before
+      BlockAllocator<Node>(), make_form(Op::StopGradient, dtype, std::move(shape), {}));
   node->in_flight = true;
   return node;
 }

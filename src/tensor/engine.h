@@ -28,9 +28,13 @@ struct Walk {
   std::vector<NodePtr> outputs;         ///< operations whose values are wanted
   std::vector<std::uint64_t> signature; ///< describe(): equal for equal structures
   std::vector<std::int64_t> numbers;    ///< describe(): sizes and the like beside the structure
+  /// Room for who looks at the references to each operation.
+  std::vector<std::pair<const NodePtr*, long>> references;
   Node* busy = nullptr; ///< a node that another thread is computing; the rest is then void
   NodePtr transfer;     ///< a pending copy from another device; the rest is then void
   bool is_whole() const noexcept { return !busy && !transfer; }
+  /// Empty again, with the memory that it has.
+  void clear() noexcept;
 };
 
 /// A pending node that is another arrangement, or a part, of its operand's elements: nothing is
@@ -47,6 +51,35 @@ enum class WalkOutputs : std::uint8_t {
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
           std::size_t asked = std::numeric_limits<std::size_t>::max());
 
+/// A walk that may get more roots.
+class Walker {
+public:
+  /// `room`: its memory is used.
+  Walker(const Scope* scope, const char* who, Walk room = {});
+  /// Adds what is below them.
+  void add(std::span<const NodePtr> roots);
+  /// Sets the outputs: `asked`, whether or not they are held, and what is held if `held`.
+  void list_outputs(std::span<const NodePtr> asked, bool held);
+  /// So far; of what add() could not walk only what keeps it from being whole.
+  Walk& walk() noexcept { return walk_; }
+
+private:
+  void visit(const NodePtr& root);
+  void meet_leaf(Node& node);
+  void stop(Node* busy, NodePtr transfer);
+
+  struct Frame {
+    Node* node;
+    std::size_t next;
+  };
+  const Scope* const scope_;
+  const char* const who_;
+  const std::uint64_t epoch_;
+  Walk walk_;
+  bool stopped_ = false;
+  std::vector<Frame> stack_;
+};
+
 /// The number of a traversal that begins, for Node::epoch: no other traversal has it.
 std::uint64_t next_epoch() noexcept;
 
@@ -61,9 +94,9 @@ Walk settled_walk(std::unique_lock<EngineMutex>& lock, std::span<const NodePtr> 
 /// What reading `roots` computes: what they need, and held values that depend on something which
 /// would be computed on the way and forgotten, if that stays one program. What was looked at goes
 /// to `dropped`, to be let go after engine_mutex(): its handles may have let it go meanwhile.
-/// Roots behind the first `asked` as in walk().
+/// Roots behind the first `asked` as in walk(). `room` as Walker's.
 Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped,
-                  std::size_t asked);
+                  std::size_t asked, Walk room = {});
 
 /// The graph of a walk: inputs by leaf (numbers by value), outputs in order.
 ir::Graph graph_of(const Walk& walk);

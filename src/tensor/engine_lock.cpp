@@ -82,13 +82,6 @@ void StreamsMutex::leave(Stream& stream) noexcept {
   (stream.*entered_).store(false, std::memory_order_release);
 }
 
-bool within_reach(const Node& node) noexcept {
-  if (!held_stream || node.home.load(std::memory_order_relaxed) == held_stream) [[likely]]
-    return true;
-  held_stream->missed = true;
-  return false;
-}
-
 EngineLock::EngineLock() : stream_(this_stream()) {
   take();
 }

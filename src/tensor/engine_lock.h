@@ -46,7 +46,7 @@ EngineMutex& engine_mutex() noexcept;
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local Stream* held_stream = nullptr;
 
 /// Whether the fields marked (lock) of a node may be used. Remembers, for EngineLock::missed(), if
-/// not.
+/// not. (node.h)
 bool within_reach(const Node& node) noexcept;
 
 /// Holds this thread's stream, or all nodes.

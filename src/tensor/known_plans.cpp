@@ -92,9 +92,9 @@ KnownPlans::Found KnownPlans::find(const Walk& walk) {
   const std::uint64_t key = hash_of(walk.signature);
   Found found;
   RecentPlans& recent = recent_plans();
-  const std::uint64_t puts = puts_, evictions = runtime::PlanStore::evictions();
+  recent.bring_up_to(puts_, runtime::PlanStore::evictions());
   if (const RecentPlan* own = recent.find(key, walk.signature);
-      own && own->puts == puts && own->evictions == evictions && own->numbers == walk.numbers) {
+      own && own->numbers == walk.numbers) {
     found.plan = own->plan;
     return found;
   }
@@ -106,7 +106,7 @@ KnownPlans::Found KnownPlans::find(const Walk& walk) {
         if (exact.numbers == walk.numbers) {
           exact.used.set(puts_);
           found.plan = {own_program(exact.program), nullptr, exact.overwrites};
-          recent.put(key, walk.signature, {walk.numbers, found.plan, puts, evictions});
+          recent.put(key, walk.signature, {walk.numbers, found.plan});
           return found;
         }
       for (auto relative = family->relative.rbegin(); relative != family->relative.rend();

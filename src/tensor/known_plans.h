@@ -34,10 +34,22 @@ struct Exploration {
 /// A plan of exactly some numbers, as one thread found it.
 struct RecentPlan {
   std::vector<std::int64_t> numbers;
-  KnownPlan plan;                        ///< its program is kept
-  std::uint64_t puts = 0, evictions = 0; ///< of the stores when it was found
+  KnownPlan plan; ///< its program is kept
 };
-class RecentPlans : public Recent<RecentPlan, 8> {};
+/// Of one state of the stores: what is put may be newer, and what is evicted is to go.
+class RecentPlans : public Recent<RecentPlan, 8> {
+public:
+  void bring_up_to(std::uint64_t puts, std::uint64_t evictions) noexcept {
+    if (puts == puts_ && evictions == evictions_)
+      return;
+    clear();
+    puts_ = puts;
+    evictions_ = evictions;
+  }
+
+private:
+  std::uint64_t puts_ = 0, evictions_ = 0;
+};
 
 /// Plans by structure. For each structure: programs of exact numbers, and programs for all numbers
 /// of some kind (relative.h). The first walk of a structure is compiled as it is, but for the

@@ -48,7 +48,9 @@ void Inputs::push_back(NodePtr node) {
   list_[size_++] = std::move(node);
 }
 
-Node::Node() : home(&this_stream()) {}
+Node::Node(const FormPtr& f) : home(&this_stream()), shared_form(f), form(*f) {}
+Node::Node(const FormPtr& f, Inputs&& in) noexcept
+    : inputs(std::move(in)), home(&this_stream()), shared_form(f), form(*f) {}
 
 Node::~Node() {
   leave_queue();
@@ -70,7 +72,7 @@ Node::~Node() {
 }
 
 Handle::Handle(NodePtr node)
-    : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)),
+    : form_(node->shared_form), shape(form_->shape), dtype(form_->dtype), node_(std::move(node)),
       stream_(this_stream()) {
   node_->handles.add(1, 1);
   HandleList& list = stream_.handles;
@@ -331,65 +333,94 @@ void let_go(const Tensor& temporary) noexcept {
     handle->let_go(&temporary);
 }
 
-NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs attrs) {
+NodePtr record_form(const FormPtr& form, Inputs&& given) {
+  const Op op = form->op;
+  auto node = std::allocate_shared<Node>(BlockAllocator<Node>(), form, std::move(given));
+  const Inputs& inputs = node->inputs;
+  Stream& own = *node->home.load(std::memory_order_relaxed);
   Placement placement;
-  for (const NodePtr& input : inputs)
+  bool needs_grad = false;
+  for (const NodePtr& input : inputs) {
     placement = joined_by(placement, input->placement(), info_of(op).name);
-  auto node = std::allocate_shared<Node>(BlockAllocator<Node>());
+    if (Stream* const home = input->home.load(std::memory_order_relaxed);
+        home != &own && input->kind == Node::Kind::Op)
+      home->crossed.store(true, std::memory_order_relaxed);
+    needs_grad = needs_grad || input->needs_grad.load(std::memory_order_relaxed);
+  }
   node->place_at(placement);
   node->scope = scope_for(op, inputs);
   if (!node->scope && current_scope())
     node->scope = current_scope()->shared_from_this();
-  Stream& own = *node->home.load(std::memory_order_relaxed);
-  for (const NodePtr& input : inputs)
-    if (Stream* const home = input->home.load(std::memory_order_relaxed);
-        home != &own && input->kind == Node::Kind::Op)
-      home->crossed.store(true, std::memory_order_relaxed);
-  if (is_float(dtype) && op != Op::StopGradient && grad_enabled())
-    for (const NodePtr& input : inputs)
-      if (input->needs_grad.load(std::memory_order_relaxed)) {
-        node->needs_grad.store(true, std::memory_order_relaxed);
-        break;
-      }
-  node->form.op = op;
-  node->form.dtype = dtype;
-  node->form.shape = std::move(shape);
-  node->form.attrs = std::move(attrs);
-  node->inputs = std::move(inputs);
+  needs_grad = needs_grad && is_float(form->dtype) && op != Op::StopGradient && grad_enabled();
+  if (needs_grad)
+    node->needs_grad.store(true, std::memory_order_relaxed);
   if (call_sites::wanted())
     node->site = call_sites::here();
-  runtime::count().ops_recorded.add(1);
+  runtime::count_operation();
   if (!node->scope) {
     node->stream = &own;
-    node->stream->triggers.recorded(node);
+    own.triggers.recorded(node);
     // What a gradient may need keeps its recipe: nothing is gained by running it early.
-    if (!node->needs_grad.load(std::memory_order_relaxed)) {
+    if (!needs_grad) {
       node->queued = 1;
-      operation_recorded(*node->stream);
+      operation_recorded(own);
     }
   }
   return node;
 }
 
-NodePtr record(Op op, Inputs inputs, ir::Attrs attrs) {
-  std::array<const ir::Node*, Inputs::kMost> operands;
+namespace {
+
+Forms& forms() {
+  Stream& stream = this_stream();
+  if (!stream.forms) [[unlikely]]
+    stream.forms = std::make_shared<Forms>();
+  return *stream.forms;
+}
+
+// The form of an operation, where it is none of those made lately by `make()`.
+template <class Make>
+const FormPtr& form_of(Op op, const Inputs& inputs, const ir::Attrs& attrs, Make&& make) {
+  std::array<const FormPtr*, Inputs::kMost> operands;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    operands[i] = &inputs[i]->form;
-  auto inferred = ir::infer(op, {operands.data(), inputs.size()}, attrs);
-  return record_known(op, inferred.dtype, std::move(inferred.shape), std::move(inputs),
-                      std::move(attrs));
+    operands[i] = &inputs[i]->shared_form;
+  return forms().of(op, {operands.data(), inputs.size()}, attrs, make);
+}
+
+const ir::Attrs kNoAttrs;
+
+} // namespace
+
+NodePtr record_known(Op op, DType dtype, const Shape& shape, Inputs&& inputs,
+                     const ir::Attrs& attrs) {
+  const FormPtr& form =
+      form_of(op, inputs, attrs, [&] { return make_form(op, dtype, shape, attrs); });
+  return record_form(form, std::move(inputs));
+}
+
+NodePtr record(Op op, Inputs&& inputs, const ir::Attrs& attrs) {
+  const FormPtr& form = form_of(op, inputs, attrs, [&] {
+    std::array<const ir::Node*, Inputs::kMost> operands;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      operands[i] = &inputs[i]->form;
+    auto inferred = ir::infer(op, {operands.data(), inputs.size()}, attrs);
+    return make_form(op, inferred.dtype, std::move(inferred.shape), attrs);
+  });
+  return record_form(form, std::move(inputs));
+}
+
+NodePtr record(Op op, Inputs&& inputs) {
+  return record(op, std::move(inputs), kNoAttrs);
 }
 
 namespace {
 
-std::shared_ptr<Node> leaf(Node::Kind kind, DType dtype, Shape shape) {
-  auto node = std::allocate_shared<Node>(BlockAllocator<Node>());
+std::shared_ptr<Node> leaf(Node::Kind kind, DType dtype, Shape shape, std::string name = {}) {
+  ir::Attrs attrs{.dtype = dtype, .shape = shape, .name = std::move(name)};
+  auto node = std::allocate_shared<Node>(
+      BlockAllocator<Node>(),
+      forms().same(make_form(Op::Input, dtype, std::move(shape), std::move(attrs))));
   node->kind = kind;
-  node->form.op = Op::Input;
-  node->form.dtype = dtype;
-  node->form.attrs.dtype = dtype;
-  node->form.attrs.shape = shape;
-  node->form.shape = std::move(shape);
   if (current_scope() && kind != Node::Kind::Placeholder)
     node->scope = current_scope()->shared_from_this();
   return node;
@@ -411,9 +442,8 @@ NodePtr data_node(DType dtype, Shape shape, runtime::StoragePtr storage) {
 }
 
 NodePtr placeholder_node(std::shared_ptr<Scope> scope, DType dtype, Shape shape, std::string name) {
-  auto node = leaf(Node::Kind::Placeholder, dtype, std::move(shape));
+  auto node = leaf(Node::Kind::Placeholder, dtype, std::move(shape), std::move(name));
   node->scope = std::move(scope);
-  node->form.attrs.name = std::move(name);
   return node;
 }
 

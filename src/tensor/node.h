@@ -8,6 +8,7 @@
 #include "support/block_pool.h"
 #include "support/spin_lock.h"
 #include "tensor/engine_lock.h"
+#include "tensor/forms.h"
 #include "tensor/placement.h"
 #include "tensor/queue.h"
 
@@ -144,6 +145,7 @@ struct Node : std::enable_shared_from_this<Node> {
   enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
   bool in_flight = false; ///< (lock) some thread is computing it
   bool transfer = false;  ///< a copy of its operand, which is computed where that one is
+  bool by_value = false;  ///< a placeholder of rank 0 that is passed to kernels by value
   bool grad_leaf =
       false; ///< (lock) a leaf that requires a gradient, whether or not a handle is left
   std::uint32_t place = 0;     ///< (lock) its number in the traversal that met it last
@@ -157,7 +159,8 @@ struct Node : std::enable_shared_from_this<Node> {
   Stream* stream = nullptr;       ///< of the thread that recorded it; null in a scope
   std::atomic<Stream*> home;      ///< whose holder may use what is marked (lock)
   std::int64_t queued = 0;        ///< (lock) what it counts there: 1, or bytes of data
-  ir::Node form;                  ///< op, dtype, shape, attributes; its inputs are not used
+  const FormPtr shared_form;      ///< never null
+  const ir::Node& form;           ///< that one
   std::shared_ptr<Scope> scope;   ///< null for plain lazy tensors
   /// (lock) Of a leaf that requires a gradient. The handle owns it: the gradient's recipe refers to
   /// the leaf, which must not own the gradient in turn.
@@ -167,7 +170,9 @@ struct Node : std::enable_shared_from_this<Node> {
   /// (lock) What its evaluation threw, where what it was to be computed from is gone.
   std::exception_ptr failure;
 
-  Node(); ///< at home in this thread's stream
+  /// At home in this thread's stream.
+  explicit Node(const FormPtr& form);
+  Node(const FormPtr& form, Inputs&& inputs) noexcept;
   Node(const Node&) = delete;
   ~Node(); ///< iterative: a chain of any length may go at once
 
@@ -180,12 +185,19 @@ struct Node : std::enable_shared_from_this<Node> {
   void leave_queue() noexcept {
     if (queued != 0)
       (kind == Kind::Op ? stream->operations : stream->bytes)
-          .fetch_sub(std::exchange(queued, 0), std::memory_order_relaxed);
+          .add(-std::exchange(queued, 0), stream == own_stream);
   }
 
 private:
   std::atomic<Placement> placement_{Placement{}};
 };
+
+inline bool within_reach(const Node& node) noexcept {
+  if (!held_stream || node.home.load(std::memory_order_relaxed) == held_stream) [[likely]]
+    return true;
+  held_stream->missed = true;
+  return false;
+}
 
 /// What copies of a Tensor share. It holds its value, which is then stored with what is computed
 /// beside it, except while a temporary that was passed on is the only Tensor that has the handle.
@@ -217,7 +229,11 @@ public:
     return temporary_.load(std::memory_order_relaxed) != nullptr;
   }
 
-  const Shape shape;
+private:
+  const FormPtr form_; ///< of its first value; all have its shape and dtype
+
+public:
+  const Shape& shape;
   const DType dtype;
   std::atomic<bool> retired{false}; ///< another tensor stands for it (retire())
   std::atomic<bool> watched{false}; ///< Tensor objects that hold it tell owners.h when they change
@@ -297,9 +313,13 @@ private:
 };
 
 /// Records an operation; shape and dtype are inferred and checked by the rules of the op table.
-NodePtr record(Op op, Inputs inputs, ir::Attrs attrs = {});
+NodePtr record(Op op, Inputs&& inputs);
+NodePtr record(Op op, Inputs&& inputs, const ir::Attrs& attrs);
 /// Records one whose shape and dtype are known.
-NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs attrs);
+NodePtr record_known(Op op, DType dtype, const Shape& shape, Inputs&& inputs,
+                     const ir::Attrs& attrs);
+/// Records one whose form is known.
+NodePtr record_form(const FormPtr& form, Inputs&& inputs);
 /// A rank-0 leaf that is passed to kernels by value.
 NodePtr number_node(Scalar value);
 /// A leaf with a value in memory.

@@ -17,37 +17,41 @@ bool is_one(const Expr& dim) noexcept {
 
 } // namespace
 
-NodePtr apply_node(Op op, Inputs inputs, ir::Attrs attrs, const char* who) {
+NodePtr apply_node(Op op, Inputs&& inputs, const ir::Attrs& attrs, const char* who) {
   Placement placement;
   for (const NodePtr& input : inputs)
     placement = joined_by(placement, input->placement(), who);
-  return record(op, std::move(inputs), std::move(attrs));
+  return record(op, std::move(inputs), attrs);
 }
 
-Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs attrs,
+NodePtr apply_node(Op op, Inputs&& inputs, const char* who) {
+  static const ir::Attrs kNone;
+  return apply_node(op, std::move(inputs), kNone, who);
+}
+
+Tensor apply(Op op, std::initializer_list<const Tensor*> operands, const ir::Attrs& attrs,
              const char* who) {
   Inputs inputs;
   for (const Tensor* operand : operands)
     inputs.push_back(Access::node(*operand, who));
-  return Access::wrap(apply_node(op, std::move(inputs), std::move(attrs), who));
+  return Access::wrap(apply_node(op, std::move(inputs), attrs, who));
 }
 
 Tensor unary(Op op, const Tensor& a, const char* who) {
   auto node = Access::node(a, who);
   const DType type = node->form.dtype;
-  Shape shape = node->form.shape;
   if (info_of(op).dtypes == DTypeRule::Float && !is_float(type))
     fail(ErrorKind::DType, "{}: takes floats, got {}; convert with to(DType::F32)", who,
          name_of(type));
-  return Access::wrap(record_known(op, type, std::move(shape), std::move(node), {}));
+  return Access::wrap(record(op, std::move(node)));
 }
 
 Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who) {
-  return Access::wrap(apply_node(op, {Access::node(a, who), Access::node(b, who)}, {}, who));
+  return Access::wrap(apply_node(op, {Access::node(a, who), Access::node(b, who)}, who));
 }
 
 Tensor binary(Op op, Nodes operands, const char* who) {
-  return Access::wrap(apply_node(op, {std::move(operands.a), std::move(operands.b)}, {}, who));
+  return Access::wrap(apply_node(op, {std::move(operands.a), std::move(operands.b)}, who));
 }
 
 NodePtr cast_node(NodePtr node, DType type) {
@@ -55,8 +59,7 @@ NodePtr cast_node(NodePtr node, DType type) {
     return node;
   if (node->kind == Node::Kind::Number)
     return number_node(egret::apply(Op::Cast, type, std::span(&node->number, 1)));
-  Shape shape = node->form.shape;
-  return record_known(Op::Cast, type, std::move(shape), std::move(node), {.dtype = type});
+  return record(Op::Cast, std::move(node), {.dtype = type});
 }
 
 Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
@@ -221,7 +224,7 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
 
 NodePtr broadcast_node(NodePtr node, const Shape& shape) {
   const Shape& from = node->form.shape;
-  if (from == shape)
+  if (&from == &shape || from == shape)
     return node;
   if (from.size() != shape.size()) {
     Shape front;
@@ -312,7 +315,7 @@ Nodes matched_nodes(const Arg& a, const Arg& b, const char* who) {
   const DType type = promote(x->form.dtype, y->form.dtype);
   x = cast_node(std::move(x), type);
   y = cast_node(std::move(y), type);
-  if (x->form.shape == y->form.shape)
+  if (&x->form == &y->form || x->form.shape == y->form.shape)
     return {std::move(x), std::move(y)};
   const Shape shape = broadcast_shapes(x->form.shape, y->form.shape, who);
   return {operand_at(std::move(x), shape), operand_at(std::move(y), shape)};

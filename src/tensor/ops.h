@@ -15,9 +15,10 @@
 namespace egret::detail {
 
 /// One operation of the table on tensors as they are.
-Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs attrs,
+Tensor apply(Op op, std::initializer_list<const Tensor*> operands, const ir::Attrs& attrs,
              const char* who);
-NodePtr apply_node(Op op, Inputs inputs, ir::Attrs attrs, const char* who);
+NodePtr apply_node(Op op, Inputs&& inputs, const ir::Attrs& attrs, const char* who);
+NodePtr apply_node(Op op, Inputs&& inputs, const char* who); ///< without attributes
 Tensor unary(Op op, const Tensor& a, const char* who);
 Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who);
 Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,

@@ -71,11 +71,10 @@ Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
   }
   x = broadcast_node(std::move(x), box);
   y = broadcast_node(std::move(y), box);
-  NodePtr total =
-      record(Op::ReduceSum, apply_node(Op::Mul, {std::move(x), std::move(y)}, {}, "matmul"),
-             {.axes = {static_cast<std::int64_t>(box.size()) - 1}});
+  NodePtr total = record(Op::ReduceSum, apply_node(Op::Mul, {std::move(x), std::move(y)}, "matmul"),
+                         {.axes = {static_cast<std::int64_t>(box.size()) - 1}});
   if (wide != type)
-    total = record_known(Op::Cast, type, total->form.shape, total, {.dtype = type});
+    total = record(Op::Cast, std::move(total), {.dtype = type});
   return Access::wrap(std::move(total));
 }
 

@@ -57,7 +57,6 @@ FreeStreams& free_streams() noexcept {
 
 std::atomic<Stream*> all_streams{nullptr};
 
-[[gnu::tls_model("initial-exec")]] thread_local Stream* own_stream = nullptr;
 thread_local bool stream_returned = false; // also read by what the thread destroys later
 
 void end_background() noexcept;
@@ -66,6 +65,8 @@ void end_background() noexcept;
 void forget_recent(Stream& stream) noexcept {
   stream.plans.reset();
   stream.derivations.reset();
+  stream.forms.reset();
+  stream.walk.reset();
 }
 
 // When the thread ends: gives its stream back. With the main thread the process ends.
@@ -81,6 +82,8 @@ struct StreamReturn {
     stream_returned = true;
   }
 };
+
+} // namespace
 
 Stream& take_stream() {
   FreeStreams& free = free_streams();
@@ -104,6 +107,8 @@ Stream& take_stream() {
   }
   return *own_stream;
 }
+
+namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int holds = 0;
 
@@ -147,8 +152,8 @@ void run_queue(Stream& stream, const char* who) {
 
 // Runs the queue if there are `times` the limits in it.
 void run_beyond(Stream& stream, std::int64_t times) noexcept {
-  const std::int64_t operations = stream.operations.load(std::memory_order_relaxed);
-  const std::int64_t bytes = stream.bytes.load(std::memory_order_relaxed);
+  const std::int64_t operations = stream.operations.value();
+  const std::int64_t bytes = stream.bytes.value();
   stream.operations_left = std::min(stream.operations_left, operations);
   stream.bytes_left = std::min(stream.bytes_left, bytes);
   const Limits& most = limits();
@@ -163,8 +168,8 @@ void run_beyond(Stream& stream, std::int64_t times) noexcept {
     run_queue(stream, "queue");
   } catch (...) { // a read of what is pending still throws it
   }
-  stream.operations_left = stream.operations.load(std::memory_order_relaxed);
-  stream.bytes_left = stream.bytes.load(std::memory_order_relaxed);
+  stream.operations_left = stream.operations.value();
+  stream.bytes_left = stream.bytes.value();
 }
 
 void evaluate_quietly(std::span<const NodePtr> roots, const char* who) noexcept {
@@ -290,10 +295,6 @@ bool computes_beside() {
 
 } // namespace
 
-Stream& this_stream() {
-  return own_stream ? *own_stream : take_stream();
-}
-
 Stream* first_stream() noexcept {
   return all_streams.load();
 }
@@ -325,7 +326,7 @@ void values_read(std::span<const NodePtr> roots, bool computed) {
 }
 
 void operation_recorded(Stream& stream) noexcept {
-  stream.operations.fetch_add(1, std::memory_order_relaxed);
+  stream.operations.add(1, true);
   run_beyond(stream, 2);
 }
 

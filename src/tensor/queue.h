@@ -17,11 +17,30 @@ struct Node;
 class Handle;
 class RecentPlans;
 class RecentDerivations;
+class Forms;
+struct Walk;
 
 /// Some of all handles. Nothing is locked while its lock is held but a handle's own.
 struct HandleList {
   SpinLock mutex;
   Handle* first = nullptr;
+};
+
+/// A number that its stream's thread changes for the most part, which takes no locked instruction.
+class Tally {
+public:
+  void add(std::int64_t n, bool own_thread) noexcept {
+    if (own_thread)
+      own_.store(own_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    else
+      others_.fetch_add(n, std::memory_order_relaxed);
+  }
+  std::int64_t value() const noexcept {
+    return own_.load(std::memory_order_relaxed) + others_.load(std::memory_order_relaxed);
+  }
+
+private:
+  std::atomic<std::int64_t> own_{0}, others_{0};
 };
 
 /// Nodes that live count here: operations without a value, and leaves made from data with their
@@ -40,7 +59,7 @@ struct Stream {
   std::uint64_t traversals = 0;
   std::uint64_t next_epoch() noexcept { return number << 40 | ++traversals; }
   HandleList handles; ///< that its thread has made
-  std::atomic<std::int64_t> operations{0}, bytes{0};
+  Tally operations, bytes;
   // What was left when the queue ran last, or less: of the stream's thread.
   std::int64_t operations_left = 0, bytes_left = 0;
   Triggers triggers;
@@ -59,10 +78,16 @@ struct Stream {
   /// What its thread has found last in stores that all threads share; null: nothing yet.
   std::shared_ptr<RecentPlans> plans;
   std::shared_ptr<RecentDerivations> derivations;
+  std::shared_ptr<Forms> forms; ///< of what its thread records
+  std::shared_ptr<Walk> walk;   ///< an empty one, for its memory
 };
 
-/// This thread's.
-Stream& this_stream();
+/// This thread's; null before it needs one, and behind its end.
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local Stream* own_stream = nullptr;
+Stream& take_stream();
+inline Stream& this_stream() {
+  return own_stream ? *own_stream : take_stream();
+}
 /// Of all threads, and those of threads that have ended.
 Stream* first_stream() noexcept;
 template <class F>

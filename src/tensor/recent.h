@@ -28,6 +28,8 @@ public:
     return slot.value;
   }
 
+  void clear() noexcept { slots_ = {}; }
+
 private:
   struct Slot {
     std::uint64_t key = 0;

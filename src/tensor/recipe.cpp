@@ -100,6 +100,38 @@ private:
   std::vector<const Node*> nodes_;
 };
 
+void add_places(const Recipe& recipe, std::vector<std::uint64_t>& words) {
+  words.push_back(recipe.forward);
+  for (const auto* places : {&recipe.outputs, &recipe.seeds, &recipe.by}) {
+    words.push_back(places->size());
+    words.insert(words.end(), places->begin(), places->end());
+  }
+}
+
+void add(const std::vector<Expr>& numbers, std::vector<std::uint64_t>& words) {
+  for (const Expr& number : numbers)
+    words.push_back(static_cast<std::uint64_t>(number.value()));
+}
+
+void add(const Recipe::Entry& entry, const ir::Attrs& attrs, std::vector<std::uint64_t>& words) {
+  words.push_back(static_cast<std::uint64_t>(entry.node->form.op) |
+                  static_cast<std::uint64_t>(attrs.dtype) << 8 |
+                  static_cast<std::uint64_t>(attrs.value.dtype) << 16 |
+                  static_cast<std::uint64_t>(entry.count) << 24 |
+                  static_cast<std::uint64_t>(attrs.axes.size()) << 32 |
+                  static_cast<std::uint64_t>(attrs.shape.size()) << 40 |
+                  static_cast<std::uint64_t>(attrs.before.size()) << 48 |
+                  static_cast<std::uint64_t>(attrs.after.size()) << 56);
+  words.push_back(attrs.value.bits);
+  for (std::size_t i = 0; i < entry.count; ++i)
+    words.push_back(entry.operands[i]);
+  for (const std::int64_t axis : attrs.axes)
+    words.push_back(static_cast<std::uint64_t>(axis));
+  add(attrs.shape, words);
+  add(attrs.before, words);
+  add(attrs.after, words);
+}
+
 // Needs an EngineLock; void where that has missed something.
 class Collector {
 public:
@@ -125,7 +157,7 @@ public:
           recipe_.by.push_back(place);
     }
     if (lasts_ && !lock_.missed())
-      describe();
+      note_forms();
     return std::move(recipe_);
   }
 
@@ -189,47 +221,15 @@ private:
     return query_.by && std::find(query_.by->begin(), query_.by->end(), node) != query_.by->end();
   }
 
-  void describe() {
-    auto& words = recipe_.words;
-    words.reserve(10 * recipe_.entries.size() + recipe_.by.size() + 8);
+  void note_forms() {
+    auto& forms = recipe_.forms;
+    forms.reserve(3 * recipe_.entries.size() + recipe_.by.size() + 8);
     for (const Recipe::Entry& entry : recipe_.entries) {
-      const ir::Node& form = entry.node->form;
-      if (entry.operation)
-        describe(entry, form.attrs);
-      else
-        words.push_back(0xffu | static_cast<std::uint64_t>(form.dtype) << 8 |
-                        static_cast<std::uint64_t>(form.shape.size()) << 32);
-      if (!entry.operation)
-        describe(form.shape);
+      forms.push_back(reinterpret_cast<std::uintptr_t>(&entry.node->form) |
+                      static_cast<std::uint64_t>(entry.operation)); // forms are aligned
+      forms.insert(forms.end(), entry.operands.begin(), entry.operands.begin() + entry.count);
     }
-    words.push_back(recipe_.forward);
-    for (const auto* places : {&recipe_.outputs, &recipe_.seeds, &recipe_.by}) {
-      words.push_back(places->size());
-      words.insert(words.end(), places->begin(), places->end());
-    }
-  }
-  void describe(const Recipe::Entry& entry, const ir::Attrs& attrs) {
-    auto& words = recipe_.words;
-    words.push_back(static_cast<std::uint64_t>(entry.node->form.op) |
-                    static_cast<std::uint64_t>(attrs.dtype) << 8 |
-                    static_cast<std::uint64_t>(attrs.value.dtype) << 16 |
-                    static_cast<std::uint64_t>(entry.count) << 24 |
-                    static_cast<std::uint64_t>(attrs.axes.size()) << 32 |
-                    static_cast<std::uint64_t>(attrs.shape.size()) << 40 |
-                    static_cast<std::uint64_t>(attrs.before.size()) << 48 |
-                    static_cast<std::uint64_t>(attrs.after.size()) << 56);
-    words.push_back(attrs.value.bits);
-    for (std::size_t i = 0; i < entry.count; ++i)
-      words.push_back(entry.operands[i]);
-    for (const std::int64_t axis : attrs.axes)
-      words.push_back(static_cast<std::uint64_t>(axis));
-    describe(attrs.shape);
-    describe(attrs.before);
-    describe(attrs.after);
-  }
-  void describe(const std::vector<Expr>& numbers) {
-    for (const Expr& number : numbers)
-      recipe_.words.push_back(static_cast<std::uint64_t>(number.value()));
+    add_places(recipe_, forms);
   }
 
   const DerivativeQuery& query_;
@@ -241,6 +241,23 @@ private:
 };
 
 } // namespace
+
+std::vector<std::uint64_t> words_of(const Recipe& recipe) {
+  std::vector<std::uint64_t> words;
+  words.reserve(10 * recipe.entries.size() + recipe.by.size() + 8);
+  for (const Recipe::Entry& entry : recipe.entries) {
+    const ir::Node& form = entry.node->form;
+    if (entry.operation) {
+      add(entry, form.attrs, words);
+      continue;
+    }
+    words.push_back(0xffu | static_cast<std::uint64_t>(form.dtype) << 8 |
+                    static_cast<std::uint64_t>(form.shape.size()) << 32);
+    add(form.shape, words);
+  }
+  add_places(recipe, words);
+  return words;
+}
 
 Recipe recipe_of(const DerivativeQuery& query) {
   EngineLock lock;

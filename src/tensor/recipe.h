@@ -23,10 +23,13 @@ struct Recipe {
   std::vector<Entry> entries;
   std::size_t forward = 0;                       ///< how many of the entries the outputs need
   std::vector<std::uint32_t> outputs, seeds, by; ///< kOnes: no seed is given
-  /// All that derivatives of the recipe depend on: equal words, equal derivatives. Empty for
-  /// recipes of traced functions and graphs, which are differentiated once.
-  std::vector<std::uint64_t> words;
+  /// Where the forms of the entries are, and how they hang together: with the same forms the same
+  /// recipe. Empty for recipes of traced functions and graphs, which are differentiated once.
+  std::vector<std::uint64_t> forms;
 };
+
+/// All that derivatives of the recipe depend on: equal words, equal derivatives.
+std::vector<std::uint64_t> words_of(const Recipe& recipe);
 
 /// Throws Error(State) for a value on the way that can pass no gradient on.
 Recipe recipe_of(const DerivativeQuery& query);

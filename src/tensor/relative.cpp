@@ -239,7 +239,7 @@ private:
       Shape shape;
       for (std::size_t i = 0; i < leaf->form.shape.size(); ++i)
         shape.push_back(next(2));
-      const bool by_value = leaf->kind == Node::Kind::Number || leaf->form.attrs.by_value;
+      const bool by_value = leaf->kind == Node::Kind::Number || leaf->by_value;
       leaves_.push_back(graph_.input(fmt::format("{}{}", by_value ? "s" : "x", leaves_.size()),
                                      leaf->form.dtype, std::move(shape), by_value));
     }

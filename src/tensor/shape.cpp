@@ -56,7 +56,7 @@ NodePtr choose_part(const NodePtr& position, std::span<const NodePtr> parts,
   is_before = broadcast_node(std::move(is_before), parts[0]->form.shape);
   NodePtr front = choose_part(position, parts.first(half), ends.first(half), who);
   NodePtr back = choose_part(position, parts.subspan(half), ends.subspan(half), who);
-  return apply_node(Op::Select, {std::move(is_before), std::move(front), std::move(back)}, {}, who);
+  return apply_node(Op::Select, {std::move(is_before), std::move(front), std::move(back)}, who);
 }
 
 // Each piece is padded to the whole; the position along the axis selects the piece.

@@ -406,7 +406,7 @@ void pass_numbers_by_value(Trace& trace, const std::vector<TracedProgram::State>
   for (std::size_t i = 0; i < trace.entries().size(); ++i) {
     const Trace::Entry& entry = trace.entries()[i];
     if (!changed[i] && entry.original->kind == Node::Kind::Number)
-      entry.placeholder->form.attrs.by_value = true;
+      entry.placeholder->by_value = true;
   }
 }
 
@@ -502,7 +502,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     TracedProgram::Binding binding;
     if (auto source = lowering.sources().find(leaf.get()); source != lowering.sources().end()) {
       binding.source = source->second;
-      binding.by_value = leaf->form.attrs.by_value;
+      binding.by_value = leaf->by_value;
     } else {
       binding.kind = leaf->kind == Node::Kind::Number ? TracedProgram::Binding::Kind::Number
                                                       : TracedProgram::Binding::Kind::Data;

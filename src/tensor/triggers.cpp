@@ -18,11 +18,14 @@ void Triggers::recorded(const std::shared_ptr<Node>& node) {
   if (operations_ < kMostOperations)
     round_.push_back(node.get());
   ++operations_;
+  if (!asynchronous_) // nothing is due
+    return;
   for (End& end : ends_) {
+    if (!end.asynchronous)
+      continue;
     if (end.root + 1 == operations_)
       end.now = node;
-    if (end.operations == operations_ && end.hash == hash_ && end.times >= kConfirmed &&
-        end.asynchronous)
+    if (end.operations == operations_ && end.hash == hash_ && end.times >= kConfirmed)
       due_ = &end;
   }
 }
@@ -49,6 +52,7 @@ void Triggers::read(const Node* root, bool computed, bool asynchronous) {
     }
     end->times = std::min(end->times + 1, kConfirmed);
     end->asynchronous = computed ? asynchronous : end->asynchronous;
+    asynchronous_ = asynchronous_ || end->asynchronous;
   }
   begin_round();
 }

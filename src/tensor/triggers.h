@@ -41,6 +41,7 @@ private:
   std::size_t operations_ = 0;
   std::vector<const Node*> round_; ///< the first ones; they may be gone
   std::vector<End> ends_;
+  bool asynchronous_ = false; ///< some end was
   End* due_ = nullptr;
   End* early_ = nullptr; ///< computed before its read, which has not come yet
 };

@@ -2,12 +2,14 @@
 #include "runtime/heap.h"
 
 #include "egret/error.h"
+#include "runtime/storage.h"
 #include "support/memory.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <new>
 #include <random>
 #include <vector>
@@ -59,6 +61,20 @@ protected:
 };
 INSTANTIATE_TEST_SUITE_P(Devices, HeapOf, testing::Values(Kind{"Host", true}, Kind{"Gpu", false}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Pool, LivesForAsLongAsAnyOfItsBlocks) {
+  Machine machine(false, kMiB << 6);
+  auto pool = std::make_shared<Pool>(machine);
+  const std::weak_ptr<Pool> seen = pool;
+  StoragePtr one = pool->allocate(100), other = pool->allocate(2000);
+  one = nullptr;
+  pool = nullptr;
+  EXPECT_FALSE(seen.expired());
+  EXPECT_EQ(seen.lock()->stats().in_use, 2000u);
+  other = nullptr;
+  EXPECT_TRUE(seen.expired());
+  EXPECT_EQ(machine.held(), 0u);
+}
 
 TEST(HeapSizes, WasteAtMostASixteenthOrAUnit) {
   for (std::size_t bytes = 1; bytes < (std::size_t{1} << 40); bytes += 1 + bytes / 7) {
