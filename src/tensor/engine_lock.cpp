@@ -9,7 +9,7 @@ namespace egret::detail {
 namespace {
 
 // Where threads wait until another one has computed something.
-struct Landings {
+struct alignas(64) Landings {
   std::atomic<int> waiters{0};
   std::atomic<std::uint32_t> count{0};
 };

@@ -20,7 +20,7 @@ struct Node;
 struct Stream;
 
 /// Held by one thread while no other is in its own stream's part. Neither is recursive.
-class StreamsMutex {
+class alignas(64) StreamsMutex {
 public:
   /// `entered`: a stream's flag for this mutex.
   explicit StreamsMutex(std::atomic<bool> Stream::*entered) noexcept : entered_(entered) {}

@@ -58,7 +58,7 @@ private:
 /// own beside it. Bounded; the structures go first that were not used for longest. Thread-safe:
 /// threads that find plans do not wait for each other, and a thread that finds the same ones again
 /// looks at its own (RecentPlans) until one is put or evicted.
-class KnownPlans {
+class alignas(64) KnownPlans {
 public:
   /// The plan for a walk that describe() has seen, and with it, or in its place, what to compile:
   /// one of both at least.
@@ -122,8 +122,8 @@ private:
   void erase(Place place, std::list<Family>& gone);
 
   std::shared_mutex mutex_;
-  std::atomic<std::uint64_t> puts_{0}; ///< changed under the lock
-  std::list<Family> families_;         // newest first
+  alignas(64) std::atomic<std::uint64_t> puts_{0}; ///< changed under the lock
+  std::list<Family> families_;                     // newest first
   std::unordered_map<std::uint64_t, Place> index_;
   std::size_t size_ = 0;
 };

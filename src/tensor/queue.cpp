@@ -23,7 +23,8 @@ namespace egret {
 namespace detail {
 namespace {
 
-struct Limits {
+// Read for each operation: alone in its line of memory, as others that all threads read.
+struct alignas(64) Limits {
   std::atomic<std::int64_t> operations, bytes;
 };
 
