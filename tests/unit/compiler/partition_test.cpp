@@ -144,7 +144,8 @@ TEST(Partition, NaiveAttentionIsThreeKernels) {
 }
 
 /// The streams among a GPU's kernels of softmax-like sums of `places` scores of f32 in each row.
-std::ptrdiff_t streams_on_gpu(const Expr& rows, const Expr& places, const Expr& depth = 64) {
+std::ptrdiff_t streams_on_gpu(const Expr& rows, const Expr& places, const Expr& depth = 64,
+                              std::int64_t memory_bytes = 0) {
   Graph g;
   const NodeId q = g.input("q", DType::F32, {rows, depth}),
                k = g.input("k", DType::F32, {depth, places}),
@@ -152,8 +153,9 @@ std::ptrdiff_t streams_on_gpu(const Expr& rows, const Expr& places, const Expr& 
   g.outputs = {matmul_node(g, g.unary(Op::Exp, matmul_node(g, q, k)), v)};
   const Graph whole = prepare_outputs(ir::without_dead_code(g));
   const GraphFacts facts(whole);
-  const Partition partition =
-      partition_for_target(facts, true, backend::cuda::known_target(90), {});
+  kernel::Target target = backend::cuda::known_target(90);
+  target.memory_bytes = memory_bytes;
+  const Partition partition = partition_for_target(facts, true, target, {});
   return std::count_if(partition.groups.begin(), partition.groups.end(),
                        [](const Group& group) { return group.kind == GroupKind::Stream; });
 }
@@ -162,6 +164,8 @@ std::ptrdiff_t streams_on_gpu(const Expr& rows, const Expr& places, const Expr& 
 TEST(Partition, ScoresOfFewRowsAreStoredOnAGpuWhereThatIsFaster) {
   EXPECT_EQ(streams_on_gpu(64, 8192), 0);
   EXPECT_EQ(streams_on_gpu(16384, 16384), 1) << "1 GiB of scores are not stored";
+  EXPECT_EQ(streams_on_gpu(64, 1 << 19), 1) << "134 MB of unknown memory";
+  EXPECT_EQ(streams_on_gpu(64, 1 << 19, 64, std::int64_t{32} << 30), 0) << "1/256 of the memory";
   EXPECT_EQ(streams_on_gpu(64, Expr::symbol("n", 1, 1 << 24)), 1) << "as many as there may be";
   EXPECT_EQ(streams_on_gpu(64, 8192, Expr::symbol("d", 1, 64)), 0) << "no stream takes that";
 }
