@@ -84,7 +84,7 @@ private:
       }
     windows.push_back(overlapping);
     if (strip >= 0)
-      choose_points(usual_size(extent(strip)));
+      choose_points(usual_size(extent(strip)), extent(overlapping).value());
     find_lanes(region);
     return "";
   }
@@ -129,12 +129,13 @@ private:
     return bytes;
   }
 
-  void choose_points(std::int64_t extent) {
+  /// Of a strip of n points, what `overlapping` windows read of a line is n + overlapping - 1
+  /// elements, for n · overlapping products.
+  void choose_points(std::int64_t extent, std::int64_t overlapping) {
     double best = 0;
     for (std::int64_t n = 2; n <= kMostPointsOfStrip && n * count <= kMostProducts; ++n) {
       const double made = std::ceil(double(extent) / double(n)) * double(n);
-      // Of a strip, what all points share is loaded once: n + windows - 1 of n · windows.
-      const double worth = double(extent) / made * double(n) / double(n + 6);
+      const double worth = double(extent) / made * double(n) / double(n + overlapping - 1);
       if (worth > best) {
         best = worth;
         points = n;
@@ -453,6 +454,8 @@ public:
     const WindowFacts f(region);
     if (!f.reason.empty())
       return {false, {}, f.reason};
+    if (is_empty(region, f.reduced))
+      return {false, {}, "it has no points"};
     for (const int a : f.outer)
       if (schedule.split_reduce > 1 && !region.axes[std::size_t(a)].extent.is_constant())
         return {false, {}, "shared points need a known number of results"};
