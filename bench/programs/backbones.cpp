@@ -18,9 +18,9 @@ public:
     list.push_back(weight({out, in}, in, dtype_));
     list.push_back(data({out}, dtype_, 0.1));
   }
-  /// Scale and shift.
-  void norm(std::int64_t width) {
-    list.push_back(data({width}, dtype_, 0.3, 1));
+  /// Scale, about `scale`, and shift.
+  void norm(std::int64_t width, double scale = 1) {
+    list.push_back(data({width}, dtype_, 0.3 * scale, scale));
     list.push_back(data({width}, dtype_, 0.1));
   }
   void vector(Sizes shape, double scale) { list.push_back(data(std::move(shape), dtype_, scale)); }
@@ -92,7 +92,7 @@ void add_resnet(Programs& p, const std::string& name, DType dtype) {
       w.convolution(mid, mid, 3);
       w.norm(mid);
       w.convolution(out, mid, 1);
-      w.norm(out);
+      w.norm(out, 0.2); // small at first, as Goyal et al. 2017 have it: residuals grow slowly
       if (block == 0) {
         w.convolution(out, in, 1);
         w.norm(out);

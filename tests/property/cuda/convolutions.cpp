@@ -340,10 +340,12 @@ TEST(Convolutions, CopiedSidesCompileWithoutSpills) {
   EXPECT_GE(compiled, 8);
 }
 
-/// Data and weight's gradient have their channels innermost, whatever the batch is.
+/// Data and weight's gradient have their channels innermost, whatever the batch is. So has the
+/// gradient of the result in the data's gradient, whose lines of 100 pixels are not aligned; the
+/// weight of that product is copied as it lies.
 TEST(Convolutions, EachSideIsLaidOutAlongItsChannels) {
   const Convolution c{8, 16, 24, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
-  int pairs = 0;
+  int pairs = 0, as_they_are = 0;
   for (const kernel::Region& region :
        testing::regions_of(testing::convolution_graph(c, true), backend::cuda::known_target(90))) {
     const auto found = kernel::find_contraction(region);
@@ -353,12 +355,16 @@ TEST(Convolutions, EachSideIsLaidOutAlongItsChannels) {
       continue;
     ++pairs;
     for (const int axis : *axes) {
-      ASSERT_GE(axis, 0) << print(region);
+      if (axis < 0) {
+        ++as_they_are;
+        continue;
+      }
       const std::int64_t extent = region.axes[std::size_t(axis)].extent.value();
       EXPECT_TRUE(extent == c.channels || extent == c.outputs) << print(region);
     }
   }
-  EXPECT_EQ(pairs, 2); // the result and the weight's gradient
+  EXPECT_EQ(pairs, 3); // the result and both gradients
+  EXPECT_EQ(as_they_are, 1);
 }
 
 TEST(Convolutions, QueuedProductsThatThreadsCopyForComeFirst) {
