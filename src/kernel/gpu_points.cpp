@@ -585,6 +585,12 @@ public:
     const PointFacts f(region);
     if (!f.passes.reason.empty())
       return {false, {}, f.passes.reason};
+    if (schedule.knob("strip", 1) > 1) {
+      if (schedule.knob("results", 1) > 1)
+        return {false, {}, "a thread makes one strip of results"};
+      if (strip_of(region, f, schedule).axis < 0)
+        return {false, {}, "no strip of its results reads less than single ones"};
+    }
     return {true, GpuPoints(region, f, schedule, target).run(), ""};
   }
 };
