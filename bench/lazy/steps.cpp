@@ -10,6 +10,7 @@
 #include "egret/models.h"
 #include "egret/nn.h"
 #include "egret/optim.h"
+#include "training_step.h"
 
 #include <fmt/format.h>
 
@@ -21,33 +22,13 @@
 #include <vector>
 
 using namespace egret;
+using tool::recorded_step;
+using tool::Training;
 
 namespace {
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-template <class Model, class Optimizer>
-struct Training {
-  Model model;
-  Optimizer optimizer;
-  EGRET_FIELDS(model, optimizer)
-};
-
-Tensor loss_of(const Tensor& logits, const Tensor& targets) {
-  Tensor log_p = logits - logits.max(-1, true).detach();
-  log_p = log_p - log(exp(log_p).sum(-1, true));
-  return -(log_p * one_hot(targets, logits.size(-1))).sum(-1).mean();
-}
-
-template <class T>
-Tensor recorded_step(T& training, const Tensor& x, const Tensor& y) {
-  Tensor loss = loss_of(training.model(x), y);
-  loss.backward();
-  training.optimizer.step();
-  training.optimizer.zero_grad();
-  return loss;
 }
 
 class Times {
@@ -128,6 +109,10 @@ GptTraining make_gpt() {
 int main(int argc, char** argv) {
   const double time = argc > 1 ? std::atof(argv[1]) : 2;
   const std::string wanted = argc > 2 ? argv[2] : "";
+  if (!(time > 0) || argc > 3 || (argc > 2 && wanted != "mnist" && wanted != "gpt")) {
+    fmt::print(stderr, "lazy_steps [SECONDS [mnist|gpt]]\n");
+    return 2;
+  }
   Generator g(3);
   if (wanted != "gpt") {
     const Tensor x = randn({64, 784}, g).eval(), y = randint({64}, 0, 10, g).eval();

@@ -11,6 +11,7 @@
 #include "kernel/knobs.h"
 #include "kernel/pass_states.h"
 #include "kernel/passes.h"
+#include "kernel/strips.h"
 #include "support/checked.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ private:
           extent(window).value() > kMostWindows)
         continue;
       for (const int along : passes.reduced)
-        if (overlaps(region, window, along)) {
+        if (windows_overlap(region, window, along)) {
           overlapping = overlapping < 0 ? window : overlapping;
           if (strip < 0 && contiguous(region, along) == 0) {
             overlapping = window;
@@ -87,22 +88,6 @@ private:
       choose_points(usual_size(extent(strip)), extent(overlapping).value());
     find_lanes(region);
     return "";
-  }
-
-  /// Whether windows read what others read at other points along the axis.
-  static bool overlaps(const Region& region, int window, int along) {
-    for (const Stage& stage : region.stages)
-      for (const Load& load : stage.loads) {
-        if (load.source != Source::Operand)
-          continue;
-        const auto across = stride_of(region, stage, load, window),
-                   down = stride_of(region, stage, load, along);
-        if (across && down && *across != 0 && *down != 0 &&
-            std::abs(*across) < region.axes[std::size_t(along)].extent.upper() * std::abs(*down) &&
-            *across % *down == 0 && *across / *down <= kMostWindows)
-          return true;
-      }
-    return false;
   }
 
   /// Whether something that varies along the points is the same for all windows along the axis.
@@ -192,10 +177,10 @@ public:
     const Running start = sums().start();
     for (std::int64_t w = 0; w < f_.count; ++w)
       running_.emplace_back(b_, start);
-    components_ = flat(start);
+    const std::vector<ValueId> components = flat(start);
     const std::int64_t warps = threads_ / kWarpLanes;
-    for (std::size_t c = 0; c < components_.size(); ++c) {
-      const DType dtype = b_.type_of(components_[c]).dtype;
+    for (std::size_t c = 0; c < components.size(); ++c) {
+      const DType dtype = b_.type_of(components[c]).dtype;
       parts_.push_back(b_.shared(fmt::format("parts{}", c), dtype, warps * results()));
       if (split_ > 1)
         shares_.push_back(
@@ -398,8 +383,7 @@ private:
   std::vector<Expr> outer_extents_, strip_extents_, outer_;
   Expr strips_ = Expr(1);
   std::vector<RunningVariables> running_; ///< by window
-  std::vector<ValueId> components_;       ///< of a state
-  std::vector<int> parts_, shares_;       ///< by component: of warps, of blocks
+  std::vector<int> parts_, shares_;       ///< by component of a state: of warps, of blocks
   int arrived_ = -1;
 };
 

@@ -6,6 +6,9 @@
 
 namespace egret::kernel {
 
+/// Whether results along the axis read what their neighbours read at other terms along `along`.
+bool windows_overlap(const Region& region, int axis, int along);
+
 struct Strip {
   int axis = -1;  ///< of the results
   int along = -1; ///< reduced: the terms along it of one result are those of its neighbours, too

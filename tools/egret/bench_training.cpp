@@ -7,6 +7,7 @@
 #include "egret/optim.h"
 #include "gpt_mixed.h"
 #include "train.h"
+#include "training_step.h"
 
 #include <cmath>
 #include <memory>
@@ -24,20 +25,6 @@ struct MixedGpt {
   }
 };
 
-/// A model, its optimizer, and one step on a batch.
-template <class Model, class Optimizer>
-struct Training {
-  Model model;
-  Optimizer optimizer;
-  EGRET_FIELDS(model, optimizer)
-};
-
-Tensor loss_of(const Tensor& logits, const Tensor& targets) {
-  Tensor log_p = logits - logits.max(-1, true).detach();
-  log_p = log_p - log(exp(log_p).sum(-1, true));
-  return -(log_p * one_hot(targets, logits.size(-1))).sum(-1).mean();
-}
-
 template <class T>
 Tensor step_of(T& training, const Tensor& x, const Tensor& y) {
   Tensor loss = loss_of(training.model(x), y);
@@ -51,11 +38,7 @@ Tensor step_of(T& training, const Tensor& x, const Tensor& y) {
 /// read are not stored.
 template <class T>
 Tensor plain_step(T& training, const Tensor& x, const Tensor& y) {
-  Tensor loss = loss_of(training.model(x), y);
-  loss.backward();
-  training.optimizer.step();
-  training.optimizer.zero_grad();
-  return loss.eval();
+  return recorded_step(training, x, y).eval();
 }
 
 using MlpTraining = Training<nn::Mlp, optim::Sgd>;

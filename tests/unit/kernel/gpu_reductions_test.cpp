@@ -236,6 +236,19 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
   }
 }
 
+/// The schedules of a graph's regions have the reference's values.
+void expect_right(const ir::Graph& g, const char* generator,
+                  std::initializer_list<const char*> schedules) {
+  for (const auto& each : testing::region_cases(g, testing::random_inputs(g, 3, {})))
+    for (const char* schedule : schedules) {
+      const std::string wrong = testing::check_schedule(
+          testing::aligned_for(each, testing::test_gpu()),
+          testing::generator_named(generator, testing::test_gpu()), parse_schedule(schedule),
+          testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
+      EXPECT_TRUE(wrong.empty()) << schedule << ": " << wrong;
+    }
+}
+
 /// Of a buffer, in the code.
 int loads_of(const Chosen& c, const std::string& buffer) {
   const std::string text = print(c.program), wanted = " = load " + buffer + "[";
@@ -285,15 +298,9 @@ TEST(GpuReductions, StripsHaveTheValuesOfSingleResults) {
     egret::Graph cx;
     make(cx).retrieve();
     const ir::Graph g = ir::parse_graph(cx.text());
-    const Generator& points = testing::generator_named("gpu_points", testing::test_gpu());
-    for (const auto& each : testing::region_cases(g, testing::random_inputs(g, 3, {})))
-      for (const char* schedule :
-           {"gpu_points results=1 threads=32 strip=8", "gpu_points results=1 threads=64 strip=3"}) {
-        const std::string wrong = testing::check_schedule(
-            testing::aligned_for(each, testing::test_gpu()), points, parse_schedule(schedule),
-            testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
-        EXPECT_TRUE(wrong.empty()) << schedule << ": " << wrong;
-      }
+    expect_right(
+        g, "gpu_points",
+        {"gpu_points results=1 threads=32 strip=8", "gpu_points results=1 threads=64 strip=3"});
   };
   for (const std::int64_t side : {8, 11, 13})
     for (const DType dtype : {DType::F32, DType::BF16})
@@ -349,20 +356,11 @@ TEST(GpuReductions, SumsOverWindowsAreOfThreadsThatHaveAllWindows) {
 }
 
 TEST(GpuReductions, SumsOverWindowsHaveTheValuesOfTheReference) {
-  const Generator& sums = testing::generator_named("gpu_window_sums", testing::test_gpu());
   for (const Shape& sizes : {Shape{2, 3, 5, 6}, Shape{2, 40, 8, 7}, Shape{1, 4, 11, 9}})
     for (const DType dtype : {DType::F32, DType::BF16})
-      for (const bool last : {false, true}) {
-        const ir::Graph g = depthwise_gradient(dtype, sizes, 3, last);
-        for (const auto& each : testing::region_cases(g, testing::random_inputs(g, 3, {})))
-          for (const char* schedule :
-               {"gpu_window_sums threads=32", "gpu_window_sums threads=64 @split_reduce=3"}) {
-            const std::string wrong = testing::check_schedule(
-                testing::aligned_for(each, testing::test_gpu()), sums, parse_schedule(schedule),
-                testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
-            EXPECT_TRUE(wrong.empty()) << schedule << ": " << wrong;
-          }
-      }
+      for (const bool last : {false, true})
+        expect_right(depthwise_gradient(dtype, sizes, 3, last), "gpu_window_sums",
+                     {"gpu_window_sums threads=32", "gpu_window_sums threads=64 @split_reduce=3"});
 }
 
 /// Terms that lie side by side in the result, and neighbouring results in what is read: neither is
@@ -381,16 +379,9 @@ TEST(GpuReductions, ResultsOfOtherOrderThanTheirOperandAreExchangedByWarps) {
     egret::Graph cx;
     make(cx.tensor({2, channels, 7, 6}, dtype, "x").permute({0, 2, 3, 1})).retrieve();
     const ir::Graph g = ir::parse_graph(cx.text());
-    const auto cases = testing::region_cases(g, testing::random_inputs(g, 3, {}));
-    const Generator& points = testing::generator_named("gpu_points", testing::test_gpu());
-    for (const auto& each : cases)
-      for (const char* schedule :
-           {"gpu_points results=1 threads=32", "gpu_points results=2 threads=64"}) {
-        const std::string wrong = testing::check_schedule(
-            testing::aligned_for(each, testing::test_gpu()), points, parse_schedule(schedule),
-            testing::test_gpu(), testing::RunOptions{.workers = 2}, /*must_lower=*/true);
-        EXPECT_TRUE(wrong.empty()) << schedule << ", " << channels << " channels: " << wrong;
-      }
+    SCOPED_TRACE(channels);
+    expect_right(g, "gpu_points",
+                 {"gpu_points results=1 threads=32", "gpu_points results=2 threads=64"});
   };
   for (const std::int64_t channels : {4, 7, 24, 45})
     for (const DType dtype : {DType::F32, DType::BF16}) {
