@@ -361,6 +361,14 @@ void ProgramBuilder::copy_async(int to, const Expr& place, int from, const Expr&
              .mask = std::move(mask)});
 }
 
+void ProgramBuilder::store_swizzled(int to, const Expr& place, ValueId elements,
+                                    std::vector<Guard> mask) {
+  intrinsic({.id = IntrinsicId::StoreSwizzled,
+             .memory = {{to, place}},
+             .values = {elements},
+             .mask = std::move(mask)});
+}
+
 void ProgramBuilder::subgroup_barrier() {
   intrinsic({.id = IntrinsicId::SubgroupBarrier});
 }

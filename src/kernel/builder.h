@@ -109,6 +109,8 @@ public:
   ValueId matrix_multiply(DType element, ValueId a, ValueId b, ValueId c);
   void copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
                   std::vector<Guard> mask = {}, bool swizzled = false);
+  /// Eight neighbours of bf16.
+  void store_swizzled(int to, const Expr& place, ValueId elements, std::vector<Guard> mask = {});
   void commit_copies();
   void subgroup_barrier();
   /// What element `place` of `counters` was when it was this lane's turn to count it up.

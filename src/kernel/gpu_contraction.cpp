@@ -158,9 +158,9 @@ private:
 };
 
 constexpr Knob kGpuContractionKnobs[] = {
-    {"bm", 1, 1024}, {"bn", 1, 1024},         {"bk", 1, 1024},   {"stages", 1, 16},
-    {"wm", 1, 32},   {"wn", 1, 32},           {"wk", 1, 32},     {"staged", 0, 1},
-    {"swap", 0, 1},  {"streamk", 0, 1 << 12}, {"pingpong", 1, 4}};
+    {"bm", 1, 1024}, {"bn", 1, 1024},         {"bk", 1, 1024},    {"stages", 1, 16},
+    {"wm", 1, 32},   {"wn", 1, 32},           {"wk", 1, 32},      {"staged", 0, 1},
+    {"swap", 0, 1},  {"streamk", 0, 1 << 12}, {"pingpong", 1, 4}, {"split_parts", 0, 1}};
 
 class GpuContractionGenerator : public Generator {
 public:

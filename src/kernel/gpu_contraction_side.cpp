@@ -115,6 +115,88 @@ int copied_at_once(const Region& region, const ContractionForm& form, const Side
              : 1;
 }
 
+namespace {
+/// The point of neighbours of a factor, and what says that they are within the depth.
+struct FactorPoint {
+  Point point;
+  std::vector<Guard> inside;
+};
+FactorPoint point_of(const Region& r, const ContractionForm& form, const AxisGroup& group,
+                     const Point& batch, const FactorPlace& at) {
+  FactorPoint f{batch, {}};
+  Point& p = f.point;
+  p.lanes = at.lanes;
+  if (at.along_depth && at.lanes > 1) {
+    put_index(p, r, group, at.panel);
+    put_lanes(p, r, form.depth, at.depth, at.lanes);
+    p.mask = {group.inside(at.panel)};
+    f.inside = lanes_inside(form.depth, at.depth, at.lanes);
+  } else {
+    put_lanes(p, r, group, at.panel, at.lanes);
+    put_index(p, r, form.depth, at.depth);
+    p.mask = lanes_inside(group, at.panel, at.lanes);
+    f.inside = {{at.depth, Expr(0), form.depth.extent}};
+  }
+  p.mask.insert(p.mask.end(), at.exists.begin(), at.exists.end());
+  p.mask.insert(p.mask.end(), f.inside.begin(), f.inside.end());
+  return f;
+}
+
+/// Loads that a value of a stage is made of, but for those in arms of choices.
+void load_value(Emitter& emitter, int stage, int value, const Point& point) {
+  const Region& r = emitter.region();
+  const Stage& s = r.stages[std::size_t(stage)];
+  const BodyValue& v = s.body[std::size_t(value)];
+  if (v.kind == BodyValue::Kind::Load) {
+    const Load& load = s.loads[std::size_t(v.load)];
+    if (!load.indirect.empty())
+      return;
+    if (load.source == Source::Operand) {
+      emitter.value(stage, value, point);
+      return;
+    }
+    const Stage& source = r.stages[std::size_t(load.number)];
+    if (source.kind != StageKind::Map)
+      return;
+    Point there = point;
+    const std::vector<int> axes = result_axes(source);
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      there.at[std::size_t(axes[i])] =
+          substitute(load.map.coords[i], [&](const Expr& e) -> std::optional<Expr> {
+            return e.is_axis()
+                       ? std::optional(point.at[std::size_t(s.axes[std::size_t(e.axis_number())])])
+                       : std::nullopt;
+          });
+    load_value(emitter, load.number, source.yields[std::size_t(load.component)], there);
+    return;
+  }
+  for (std::size_t i = v.op == Op::Select ? v.args.size() : 0; i < v.args.size(); ++i)
+    load_value(emitter, stage, v.args[i], point);
+}
+} // namespace
+
+void load_factor(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
+                 const Factor& factor, const Point& batch, const FactorPlace& at) {
+  load_value(emitter, form.stage, factor.value,
+             point_of(emitter.region(), form, group, batch, at).point);
+}
+
+ValueId factor_at(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
+                  const Factor& factor, const Point& batch, const FactorPlace& at, DType dtype) {
+  ProgramBuilder& b = emitter.builder();
+  auto [p, inside] = point_of(emitter.region(), form, group, batch, at);
+  const Value v = emitter.value(form.stage, factor.value, p);
+  ValueId id = is_low(dtype) ? emitter.narrow(v) : b.cast(v.id, dtype);
+  id = b.splat(id, at.lanes);
+  // Behind the depth's end both factors are zero; what is computed of zeros may be anything.
+  inside = unproved(at.zeros ? p.mask : std::move(inside));
+  if (!factor.is_padded_load && !inside.empty()) {
+    const ValueId held = b.splat(b.test(inside, at.lanes), at.lanes);
+    id = b.apply(Op::Select, dtype, {held, id, b.constant(Scalar::of(dtype, 0.0), at.lanes)});
+  }
+  return id;
+}
+
 SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
                        const AxisGroup& group, const std::string& name, int panel, bool along_depth,
                        DType dtype, const GpuTiles& tiles)
@@ -234,33 +316,8 @@ void SharedSide::copy_piece(const FactorPiece& piece, const std::vector<Point>& 
 
 ValueId SharedSide::value_at(const Point& batch, const Expr& first, const Expr& first_depth,
                              const Chunk& c) {
-  Point p = batch;
-  p.lanes = chunk_;
-  const Region& r = e_.region();
-  std::vector<Guard> inside;
-  if (along_depth_ && chunk_ > 1) {
-    put_index(p, r, group_, first + c.p);
-    put_lanes(p, r, f_.depth, first_depth + c.k, chunk_);
-    p.mask = {group_.inside(first + c.p)};
-    inside = lanes_inside(f_.depth, first_depth + c.k, chunk_);
-  } else {
-    put_lanes(p, r, group_, first + c.p, chunk_);
-    put_index(p, r, f_.depth, first_depth + c.k);
-    p.mask = lanes_inside(group_, first + c.p, chunk_);
-    inside = {{first_depth + c.k, Expr(0), f_.depth.extent}};
-  }
-  p.mask.insert(p.mask.end(), c.exists.begin(), c.exists.end());
-  p.mask.insert(p.mask.end(), inside.begin(), inside.end());
-  const Value v = e_.value(f_.stage, factor_.value, p);
-  ValueId id = is_low(dtype_) ? e_.narrow(v) : b_.cast(v.id, dtype_);
-  id = b_.splat(id, chunk_);
-  // Behind the depth's end both factors are zero; what is computed of zeros may be anything.
-  inside = unproved(std::move(inside));
-  if (!factor_.is_padded_load && !inside.empty()) {
-    const ValueId held = b_.splat(b_.test(inside, chunk_), chunk_);
-    id = b_.apply(Op::Select, dtype_, {held, id, b_.constant(Scalar::of(dtype_, 0.0), chunk_)});
-  }
-  return id;
+  return factor_at(e_, f_, group_, factor_, batch,
+                   {first + c.p, first_depth + c.k, chunk_, along_depth_, c.exists}, dtype_);
 }
 
 std::vector<ValueId> SharedSide::fetch(const Point& batch, const Expr& first,

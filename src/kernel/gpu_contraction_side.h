@@ -31,6 +31,23 @@ int widest_piece(const Region& region, const ContractionForm& form, const Side& 
 int copied_at_once(const Region& region, const ContractionForm& form, const Side& side,
                    const AxisGroup& group);
 
+/// Neighbours of a factor, along the depth or the panels, from one place on.
+struct FactorPlace {
+  Expr panel, depth;
+  int lanes = 1;
+  bool along_depth = false;
+  std::vector<Guard> exists = {}; ///< where there is such a place at all
+  bool zeros = false;             ///< also behind the last panel, where values may be anything
+};
+/// Their values as `dtype`; zeros behind the depth's end. `batch`: a point with the batch axes set.
+ValueId factor_at(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
+                  const Factor& factor, const Point& batch, const FactorPlace& place, DType dtype);
+
+/// Only loads what they are made of, so that what is loaded for several places is under way at
+/// once.
+void load_factor(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
+                 const Factor& factor, const Point& batch, const FactorPlace& place);
+
 /// A ring of tiles of `panel` rows (or columns) by `depth` steps. Elements go there by asynchronous
 /// copies, from one of several tensors where these are concatenated, or through registers when they
 /// must be computed, converted or gathered first.

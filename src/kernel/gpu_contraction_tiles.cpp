@@ -74,8 +74,9 @@ GpuProblem problem_of(const Region& region, const ContractionForm& form, const T
 /// is work for all.
 struct Offer {
   int bm, bn, bk, stages, warps_m, warps_n;
-  double cost;   ///< of a product, relative
-  int turns = 1; ///< sets of consumers that take such tiles in turn
+  double cost;         ///< of a product, relative
+  int turns = 1;       ///< sets of consumers that take such tiles in turn
+  bool splits = false; ///< factors, of f32
   int elements() const { return bm * bn * turns; }
 };
 
@@ -89,6 +90,14 @@ constexpr Offer kWgmmaOffers[] = {
     {64, 256, 64, 5, 1, 1, 1.35},      {256, 64, 64, 4, 2, 1, 1.5},
     {128, 128, 64, 6, 1, 1, 1.045, 2}, {64, 256, 64, 4, 1, 1, 1.12, 2},
 };
+constexpr Offer kSplitOffers[] = {
+    {128, 128, 64, 2, 2, 1, 1.0, 1, true},
+    {128, 64, 64, 3, 2, 1, 1.3, 1, true},
+    {64, 128, 64, 3, 1, 1, 1.3, 1, true},
+    {64, 64, 64, 4, 1, 1, 1.8, 1, true},
+};
+/// Of six products and of what splitting hides of them, beside one product.
+constexpr double kSplitCost = 7.5;
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
     {128, 64, 64, 4, 2, 2, 1.15},  {64, 128, 64, 4, 2, 2, 1.15}, {64, 64, 64, 4, 2, 2, 1.35},
@@ -109,7 +118,8 @@ double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t s
   // A second block on a core costs less than a second core would gain.
   const double waves = std::ceil(tiles / double(p.cores));
   // Before the first and after the last product; sets that take turns fill the ring for each other.
-  const double fill = ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
+  const double fill =
+      o.splits ? 1.5 * o.bk : ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
   const double products = waves * double(o.elements()) * o.cost * (depth + fill);
   if (split == 1)
     return products;
@@ -243,6 +253,8 @@ Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int
   auto& k = s.knobs;
   if (unit == GpuUnit::Mma)
     s.mma = "m16n8k16";
+  if (o.splits)
+    s.knobs["split_parts"] = 1;
   if (unit == GpuUnit::Wgmma) {
     s.mma = "wgmma";
     s.order_group = std::min<std::int64_t>(16, ceil_quotient(p.rows, o.bm));
@@ -250,7 +262,8 @@ Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int
     if (o.turns > 1)
       k["pingpong"] = o.turns;
   }
-  k["staged"] = 1;
+  if (!o.splits)
+    k["staged"] = 1;
   return s;
 }
 
@@ -278,6 +291,7 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, kMostShares);
   t.shares = schedule.knob("streamk", 0);
   t.turns = knob("pingpong", 1, 4);
+  const bool splits = schedule.knob("split_parts", 0) != 0;
   const std::int64_t shared =
       target.block_shared_bytes > 0 ? target.block_shared_bytes : kSharedBytes;
   std::int64_t bytes = std::int64_t(size_of(form.accumulator));
@@ -289,8 +303,9 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   if (!schedule.mma.empty()) {
     bytes = 2;
     t.staged = schedule.knob("staged", 0) != 0;
-    if (left.dtype != right.dtype || (left.dtype != DType::BF16 && left.dtype != DType::F16) ||
-        form.accumulator != DType::F32)
+    if (!splits &&
+        (left.dtype != right.dtype || (left.dtype != DType::BF16 && left.dtype != DType::F16) ||
+         form.accumulator != DType::F32))
       found.reason = "its factors are not both bf16 or both f16";
   }
   if (schedule.mma.empty()) {
@@ -305,7 +320,8 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
       found.reason = "a warp's part is no multiple of 16 by 16";
   } else if (schedule.mma == "wgmma") {
     t.unit = GpuUnit::Wgmma;
-    t.producers = 1;
+    t.producers = splits ? 2 : 1;
+    t.split_parts = splits ? kSplitParts : 0;
     t.warps_n = 1;
     t.bk = 64;
     if (target.unit(FragmentLayout::SwizzledSharedRows) == nullptr)
@@ -318,6 +334,10 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   } else {
     found.reason = "no matrix instruction " + schedule.mma;
   }
+  if (splits && t.unit != GpuUnit::Wgmma)
+    found.reason = "split_parts is of wgmma alone";
+  if (splits && t.bm / t.warps_m / 64 * t.bn > 128)
+    found.reason = "two sets of sums that threads lack registers for";
   const std::int64_t slices = form.columns.slices;
   if (slices > 1 && t.unit == GpuUnit::Wgmma)
     found.reason = "slices of its result are combined";
@@ -335,8 +355,10 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   if (t.threads() > 1024)
     found.reason = "more than 1024 threads";
   const std::int64_t staging = t.staged ? t.threads() / 32 * kStagingBytes : 0;
-  const std::int64_t ring = t.unit == GpuUnit::Wgmma ? std::int64_t(t.bm + t.bn) * t.bk * 2 + 16
-                                                     : (t.bm + t.bn + 16) * (t.bk + 8) * bytes;
+  const std::int64_t ring =
+      t.unit == GpuUnit::Wgmma
+          ? std::int64_t(t.bm + t.bn) * t.bk * 2 * std::max(t.split_parts, 1) + 16
+          : (t.bm + t.bn + 16) * (t.bk + 8) * bytes;
   const std::int64_t joined = std::int64_t(t.warps_k / 2) * t.bm * t.bn * bytes;
   if (t.stages * ring + staging + joined + 1024 > shared)
     found.reason = "more shared memory than a block can have";
@@ -406,7 +428,9 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
         const GpuProblem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
         for (const bool swap : {false, true}) {
           const GpuProblem& q = swap ? turned : p;
-          const SwizzledSides::Way way = swap ? sides.way(o.bn, o.bm) : sides.way(o.bm, o.bn);
+          const SwizzledSides::Way way = o.splits ? SwizzledSides::Way{1.0}
+                                         : swap   ? sides.way(o.bn, o.bm)
+                                                  : sides.way(o.bm, o.bn);
           // Columns that are rows of the instruction are stored one by one: nothing to hide.
           if (way.cost == 0 || (swap && o.turns > 1))
             continue;
@@ -452,6 +476,14 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
     if (form.columns.slices > 1)
       add(offers_of_slices(form, GpuUnit::Mma), GpuUnit::Mma, queued ? 1.4 : 1.0);
   }
+  const auto is_f32 = [](const Factor& f) { return f.dtype == DType::F32; };
+  const auto is_float_upto_f32 = [](const Factor& f) {
+    return is_float(f.dtype) && size_of(f.dtype) <= 4;
+  };
+  if (form.accumulator == DType::F32 && is_float_upto_f32(left) && is_float_upto_f32(right) &&
+      (is_f32(left) || is_f32(right)) && form.columns.slices == 1 &&
+      target.unit(FragmentLayout::SwizzledSharedRows) != nullptr)
+    add(kSplitOffers, GpuUnit::Wgmma, kSplitCost);
   constexpr double kCycle = 128 * 12; // in products of a matrix unit
   const FmaProblem by_threads = fma_problem(region, form, p);
   if (form.columns.slices > 1)

@@ -33,6 +33,8 @@ struct GpuTiles {
   std::int64_t shares = 0;
   bool staged = false; ///< results go through shared memory, to be stored in wide pieces
   int producers = 0;   ///< warp groups that only copy: the block's first threads
+  /// Numbers of bf16 that each factor, of f32, is split into for wgmma; 0: it is not.
+  int split_parts = 0;
   /// Ping-pong (CUTLASS's name of it): so many sets of consumers take whole tiles in turn, so that
   /// one multiplies while the other makes and stores the results of the tile before.
   int turns = 1;

@@ -1,6 +1,7 @@
 #include "kernel/gpu_wgmma.h"
 
 #include "kernel/analysis.h"
+#include "kernel/gpu_group_sums.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_shares.h"
 #include "kernel/gpu_sums.h"
@@ -15,63 +16,10 @@ namespace egret::kernel {
 
 namespace {
 
-/// Products of this many rows, and of this many steps along the depth, are one instruction.
-constexpr int kProductRows = 64, kProductSteps = 16;
 /// Of a multiprocessor.
 constexpr int kMultiprocessorRegisters = 65536;
-
-/// Every group of four warps has rows of its own, in pieces of 64.
-class GroupSums : public GpuSums {
-public:
-  /// `sink`: takes the sums instead of memory.
-  GroupSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles, TileSums* sink)
-      : GpuSums(emitter, form, tiles), sink_(sink),
-        pieces_(tiles.bm / tiles.warps_m / kProductRows), across_(tiles.bn / 8),
-        row_(floormod(floordiv(thread_, 128) - Expr(tiles.producers), tiles.warps_m) *
-             Expr(pieces_ * kProductRows)) {
-    make_variables(pieces_ * across_, 4);
-    if (sink_ == nullptr)
-      fragments_.emplace(emitter, form, tiles);
-  }
-
-  /// Products of one piece of the ring; the first of a tile, where `part` is 0, begin anew.
-  void add(const SwizzledSide& left, const SwizzledSide& right, const Expr& stage, const Expr& part,
-           DType element) {
-    for (int k = 0; k < t_.bk; k += kProductSteps)
-      for (int i = 0; i < pieces_; ++i) {
-        ProgramBuilder::QueuedProduct p;
-        p.sums.assign(variables_.begin() + i * across_, variables_.begin() + (i + 1) * across_);
-        p.element = element;
-        p.left = {{left.buffer(), left.at(stage, row_ + Expr(i * kProductRows), Expr(k))},
-                  left.transposed(),
-                  left.group()};
-        p.right = {
-            {right.buffer(), right.at(stage, Expr(0), Expr(k))}, right.transposed(), right.group()};
-        if (k == 0)
-          p.added = {{part, Expr(1), Expr(INT64_MAX)}};
-        b_.matrix_multiply_async(p);
-      }
-  }
-
-  void deliver(const GpuTile& tile) override {
-    const Expr warp = floormod(floordiv(thread_, 32), 4);
-    for (int i = 0; i < pieces_; ++i) {
-      const Expr row = row_ + Expr(i * kProductRows) + warp * Expr(16);
-      const auto part =
-          std::span(variables_).subspan(std::size_t(i * across_), std::size_t(across_));
-      if (sink_ != nullptr)
-        sink_->take(tile, row, part);
-      else
-        fragments_->deliver(tile, row, Expr(0), part);
-    }
-  }
-
-private:
-  TileSums* sink_;
-  std::optional<Fragments> fragments_;
-  int pieces_, across_;
-  Expr row_; ///< first row of the group
-};
+/// Of a thread that computes and splits values.
+constexpr int kSplittingRegisters = 96;
 
 /// Steps along the depth of all tiles in one row, cut into items of work: equal shares of every
 /// tile's depth, those that are at the same piece of it one after the other, as they read much in
@@ -159,7 +107,7 @@ public:
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
         left_(e_, f_, f_.rows, left, "left", t_.bm, t_),
         right_(e_, f_, f_.columns, right, "right", t_.bn, t_), copies_(left.copied || right.copied),
-        sink_(make ? make(e_) : nullptr), sums_(e_, f_, t_, sink_.get()),
+        splits_(left.split > 0), sink_(make ? make(e_) : nullptr), sums_(e_, f_, t_, sink_.get()),
         thread_(thread_variable(t_.threads())), stage_(b_.variable({DType::I32, 1})),
         parity_(b_.variable({DType::I32, 1})) {
     full_ = b_.shared("full", DType::U64, t_.stages);
@@ -186,7 +134,7 @@ public:
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
       for (int i = 0; i < t_.stages; ++i) {
         b_.mbarrier_init(full_, Expr(i),
-                         (bulk_bytes() > 0 ? 1 : 0) + (copies_ ? t_.copy_threads() : 0));
+                         (bulk_bytes() > 0 ? 1 : 0) + (copies_ || splits_ ? t_.copy_threads() : 0));
         b_.mbarrier_init(empty_, Expr(i), t_.warps_m);
       }
       for (int i = 0; i < t_.turns && order_ >= 0; ++i)
@@ -220,7 +168,7 @@ private:
   /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {
     return t_.consumer_threads() >= 256 &&
-           t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192) &&
+           t_.bm / t_.warps_m / kProductRows * t_.bn * (splits_ ? 2 : 1) >= (sink_ ? 256 : 192) &&
            copying_registers() < launched_registers();
   }
 
@@ -229,6 +177,8 @@ private:
   /// Registers of a thread that copies, and of one that multiplies: all together as many as the
   /// block is launched with.
   int copying_registers() const {
+    if (splits_)
+      return kSplittingRegisters;
     const int parts = left_.registers() + right_.registers();
     return parts > 0 ? (48 + parts + 7) / 8 * 8 : 40;
   }
@@ -245,12 +195,16 @@ private:
     if (moves_registers())
       b_.reallocate_registers(copying_registers(), false);
     const std::vector<Guard> one{{thread_, Expr(0), Expr(1)}}, all;
-    b_.when(copies_ ? all : one, [&] {
+    b_.when(copies_ || splits_ ? all : one, [&] {
       b_.set(parity_, i32(1)); // the ring is empty at the start
       each_part(items, [&](const WorkItems::Part& work) {
         const GpuTile tile = order.at(r_, work.tile);
         b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
           const Expr stage = value_symbol(b_.read(stage_)), depth = part * Expr(t_.bk);
+          if (splits_) {
+            produce_split(tile, depth, stage);
+            return;
+          }
           b_.mbarrier_wait(empty_, stage, b_.read(parity_));
           if (bulk_bytes() > 0)
             b_.when(copies_ ? one : all, [&] {
@@ -274,6 +228,27 @@ private:
         b_.wait_copies(0);
       }
     });
+  }
+
+  /// One piece of the ring. The left side comes while others still read the piece, the right one
+  /// while the left one is split.
+  void produce_split(const GpuTile& tile, const Expr& depth, const Expr& stage) {
+    const SplitTile left(left_, tile, tile.first_row, depth),
+        right(right_, tile, tile.first_column, depth);
+    for (int i = 0; i < left.count(); ++i)
+      left.load(i);
+    b_.mbarrier_wait(empty_, stage, b_.read(parity_));
+    for (int i = 0; i < std::max(left.count(), right.count()); ++i) {
+      if (i < left.count())
+        left.put(i, stage);
+      if (i < right.count())
+        right.load(i);
+    }
+    for (int i = 0; i < right.count(); ++i)
+      right.put(i, stage);
+    b_.copy_fence();
+    b_.mbarrier_arrive(full_, stage);
+    advance();
   }
 
   void each_part(const WorkItems& items, const std::function<void(const WorkItems::Part&)>& body) {
@@ -302,6 +277,11 @@ private:
     const auto multiply = [&](const WorkItems::Part& work) {
       GpuTile tile = order.at(r_, work.tile);
       tile.share = work.share;
+      if (splits_) {
+        multiply_split(work, tile);
+        finish(items, work, tile);
+        return;
+      }
       b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
         const Expr done = part - work.begin;
         const ValueId at = b_.read(stage_);
@@ -324,13 +304,7 @@ private:
                 [&] { b_.mbarrier_arrive(order_, floormod(set + Expr(1), t_.turns)); });
       b_.matrix_wait(0);
       release();
-      if (!items.cuts()) {
-        sums_.deliver(tile);
-        return;
-      }
-      const Expr steps = work.end - work.begin;
-      b_.when({{steps, parts_, parts_ + Expr(1)}}, [&] { sums_.deliver(tile); });
-      b_.when({{steps, Expr(1), parts_}}, [&] { combine(items, work, tile); });
+      finish(items, work, tile);
     };
     if (t_.turns == 1)
       return each_part(items, multiply);
@@ -349,6 +323,33 @@ private:
         pass(turns - Expr(1));
       });
     });
+  }
+
+  void multiply_split(const WorkItems::Part& work, const GpuTile& tile) {
+    sums_.clear();
+    b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr&) {
+      const Expr stage = value_symbol(b_.read(stage_));
+      b_.mbarrier_wait(full_, stage, b_.read(parity_));
+      sums_.queue_split(left_, right_, stage);
+      sums_.wait_split();
+      b_.when({{floormod(thread_, 128), Expr(0), Expr(1)}},
+              [&] { b_.mbarrier_arrive(empty_, stage); });
+      sums_.take_split();
+      advance();
+    });
+    const Expr first = work.begin * Expr(t_.bk), end = work.end * Expr(t_.bk);
+    sums_.mend_split(left_, right_, tile, first, min(end, f_.depth.extent) - first);
+  }
+
+  /// Stores a tile's sums, or adds those of its parts up.
+  void finish(const WorkItems& items, const WorkItems::Part& work, const GpuTile& tile) {
+    if (!items.cuts()) {
+      sums_.deliver(tile);
+      return;
+    }
+    const Expr steps = work.end - work.begin;
+    b_.when({{steps, parts_, parts_ + Expr(1)}}, [&] { sums_.deliver(tile); });
+    b_.when({{steps, Expr(1), parts_}}, [&] { combine(items, work, tile); });
   }
 
   /// Goes on in the ring behind so many tiles that others multiply.
@@ -382,6 +383,7 @@ private:
   Emitter e_;
   SwizzledSide left_, right_;
   bool copies_; ///< some side comes in pieces
+  bool splits_; ///< both sides are values that the producers split
   std::unique_ptr<TileSums> sink_;
   GroupSums sums_;
   Expr thread_, parts_;
@@ -400,9 +402,16 @@ std::string tensor_map_reason(const Region& region, const ContractionForm& form,
 
 Lowered lower_wgmma(const Region& region, const ContractionForm& found, const GpuTiles& tiles,
                     const Schedule& schedule, const MakeTileSums& sums) {
-  const ContractionForm form = sums ? found : ordered_for_pieces(region, found);
-  const SwizzledView left = swizzled_view(region, form, form.left, form.rows, tiles.bm),
-                     right = swizzled_view(region, form, form.right, form.columns, tiles.bn);
+  const bool splits = tiles.split_parts > 0;
+  if (splits && (sums || tiles.turns > 1))
+    return {false, {}, "products of split values are whole tiles that are stored"};
+  const ContractionForm form = sums || splits ? found : ordered_for_pieces(region, found);
+  const auto view = [&](const Side& side, const AxisGroup& group, int panel) {
+    return splits ? split_view(region, form, side, panel)
+                  : swizzled_view(region, form, side, group, panel);
+  };
+  const SwizzledView left = view(form.left, form.rows, tiles.bm),
+                     right = view(form.right, form.columns, tiles.bn);
   for (const SwizzledView* v : {&left, &right})
     if (!v->reason.empty())
       return {false, {}, v->reason};

@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
+#include "kernel/gpu_contraction_side.h"
 
 #include <algorithm>
 #include <utility>
@@ -75,6 +76,17 @@ SwizzledView swizzled_view(const Region& region, const ContractionForm& form, co
   return v;
 }
 
+SwizzledView split_view(const Region& region, const ContractionForm& form, const Side& side,
+                        int panel) {
+  SwizzledView v;
+  v.split = kSplitParts;
+  v.factor = factor_of(region, form, side);
+  v.along_panels = side.order == Side::Order::Panel && panel % kSwizzledRow == 0;
+  if (form.accumulator != DType::F32 || size_of(v.factor.dtype) > 4)
+    v.reason = "its factors are no numbers of f32";
+  return v;
+}
+
 int copy_registers(const SwizzledView& view, int panel, int threads) {
   return view.copied
              ? pieces_of_thread(view.pieces, panel, threads) * int(1 + view.pieces.guards.size())
@@ -109,8 +121,13 @@ ContractionForm ordered_for_pieces(const Region& region, const ContractionForm& 
 SwizzledSide::SwizzledSide(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
                            const SwizzledView& view, const std::string& name, int panel,
                            const GpuTiles& tiles)
-    : r_(emitter.region()), b_(emitter.builder()), form_(form), group_of_panels_(group),
-      view_(view), panel_(panel), t_(tiles) {
+    : r_(emitter.region()), e_(emitter), b_(emitter.builder()), form_(form),
+      group_of_panels_(group), view_(view), panel_(panel), t_(tiles) {
+  if (is_split()) {
+    buffer_ =
+        b_.shared(name, DType::BF16, std::int64_t(t_.stages) * view.split * panel * t_.bk, 1024);
+    return;
+  }
   const int operand = view.copied ? view.pieces.operand : view.box.operand;
   buffer_ = b_.shared(name, r_.operands[std::size_t(operand)].dtype,
                       std::int64_t(t_.stages) * panel * t_.bk, 1024);
@@ -122,8 +139,9 @@ SwizzledSide::SwizzledSide(Emitter& emitter, const ContractionForm& form, const 
   map_ = b_.tensor_map(std::move(map));
 }
 
-Expr SwizzledSide::at(const Expr& stage, const Expr& p, const Expr& k) const {
-  const Expr piece = stage * Expr(std::int64_t(panel_) * t_.bk);
+Expr SwizzledSide::at(const Expr& stage, const Expr& p, const Expr& k, int part) const {
+  const Expr piece =
+      (stage * Expr(view_.tiles()) + Expr(part)) * Expr(std::int64_t(panel_) * t_.bk);
   return transposed() ? piece + p * Expr(t_.bk) + k * Expr(kSwizzledRow)
                       : piece + p * Expr(kSwizzledRow) + k;
 }
@@ -204,6 +222,52 @@ void SwizzledSide::copy_pieces(const GpuTile& tile, const Expr& first, const Exp
       exists.push_back({number, Expr(0), Expr(pieces)});
     const Expr to = view.transposed ? at(stage, group, k) + along : at(stage, group, k);
     b_.when(exists, [&] { b_.copy_async(buffer_, to, source_, from, view.lanes, mask, true); });
+  }
+}
+
+ValueId SwizzledSide::value_at(const GpuTile& tile, const Expr& panel, const Expr& depth) {
+  return factor_at(e_, form_, group_of_panels_, view_.factor, tile.batch,
+                   {.panel = panel, .depth = depth, .zeros = true}, DType::F32);
+}
+
+SplitTile::SplitTile(SwizzledSide& side, const GpuTile& tile, const Expr& first, const Expr& depth)
+    : side_(side), batch_(tile.batch) {
+  constexpr int kEight = 8, kOfRow = kSwizzledRow / kEight;
+  const GpuTiles& t = side.t_;
+  const int threads = t.copy_threads(), count = side.panel_ * kOfRow;
+  const Expr thread = floormod(thread_variable(t.threads()), Expr(threads));
+  for (int begin = 0; begin < count; begin += threads) {
+    const Expr number = thread + Expr(begin), line = floordiv(number, kOfRow);
+    const Expr along = floormod(number, kOfRow) * Expr(kEight);
+    const bool across = side.transposed();
+    const Expr p = across ? floordiv(line, t.bk) * Expr(kSwizzledRow) + along : line,
+               k = across ? floormod(line, t.bk) : along;
+    std::vector<Guard> exists;
+    if (begin + threads > count)
+      exists.push_back({number, Expr(0), Expr(count)});
+    eights_.push_back({p, k, {first + p, depth + k, kEight, !across, std::move(exists), true}});
+  }
+}
+
+void SplitTile::load(int number) const {
+  load_factor(side_.e_, side_.form_, side_.group_of_panels_, side_.view_.factor, batch_,
+              eights_[std::size_t(number)].place);
+}
+
+void SplitTile::put(int number, const Expr& stage) const {
+  const auto& [p, k, place] = eights_[std::size_t(number)];
+  ProgramBuilder& b = side_.b_;
+  const ValueId minus = b.constant(Scalar::of(DType::F32, -1.0), place.lanes);
+  ValueId rest = factor_at(side_.e_, side_.form_, side_.group_of_panels_, side_.view_.factor,
+                           batch_, place, DType::F32);
+  // Where panels are neighbours, they lie in groups of a row.
+  const Expr in_row = side_.transposed() ? floormod(p, kSwizzledRow) : Expr(0);
+  for (int part = 0; part < side_.view_.split; ++part) {
+    const ValueId rounded = b.cast(rest, DType::BF16);
+    b.store_swizzled(side_.buffer_, side_.at(stage, p - in_row, k, part) + in_row, rounded,
+                     place.exists);
+    if (part + 1 < side_.view_.split) // exact: what was cut off
+      rest = b.fma(b.cast(rounded, DType::F32), minus, rest);
   }
 }
 

@@ -119,6 +119,16 @@ std::string refused_copy(const KernelProgram& p, const Intrinsic& use, const Typ
   return {};
 }
 
+std::string refused_swizzled_store(const KernelProgram& p, const Intrinsic& use, const Type&) {
+  constexpr int kElements = 8;
+  const Buffer& to = buffer_of(p, use.memory[0]);
+  return to.dtype == DType::BF16 && to.alignment % 1024 == 0 &&
+                 use.memory[0].index.divisor() % kElements == 0
+             ? ""
+             : fmt::format("a store in the swizzled order at {}[{}]", to.name,
+                           use.memory[0].index.str());
+}
+
 std::string refused_bulk_copy(const KernelProgram& p, const Intrinsic& use, const Type&) {
   const std::int64_t number = use.number("map");
   if (number >= std::int64_t(p.tensor_maps.size()))
@@ -356,6 +366,14 @@ std::vector<IntrinsicInfo> copy_rows() {
        .numbers = {{"elements", NumberKind::Count, 1, 16}, {"swizzled", NumberKind::Flag}},
        .masked = true,
        .refused = refused_copy},
+      {.id = IntrinsicId::StoreSwizzled,
+       .name = "store_swizzled",
+       .doc = "elements to shared memory in the swizzled order",
+       .requirement = Capability::QueuedMatrices,
+       .memory = {{"to", kShared, Effect::Write}},
+       .values = {{"elements", Type{DType::BF16, 8}}},
+       .masked = true,
+       .refused = refused_swizzled_store},
       {.id = IntrinsicId::CommitCopies,
        .name = "commit_copies",
        .doc = "ends a group of asynchronous copies",

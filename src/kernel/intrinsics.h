@@ -65,6 +65,9 @@ enum class IntrinsicId : std::uint8_t {
   CopyAsync, ///< `elements` neighbours from `from` on to `to`: 4, 8 or 16 bytes, aligned so; zeros
              ///< where the mask fails. At any time up to the thread's WaitCopies for its group.
              ///< `swizzled`: `to` is in a buffer in the swizzled order of tensor maps
+  StoreSwizzled, ///< eight neighbours of bf16 to `to`, which is in a buffer in the swizzled order
+                 ///< of tensor maps; queued products see them behind the CopyFence of this thread
+                 ///< and a barrier at which it then arrives
   CommitCopies, ///< the thread's asynchronous copies since the last one are a group
   WaitCopies,   ///< until at most `groups` of the thread's groups of copies are under way; others
                 ///< see what was copied after a barrier
@@ -81,7 +84,8 @@ enum class IntrinsicId : std::uint8_t {
   BulkCopy,  ///< `elements` neighbours from `from` on to `to`, a multiple of 16 bytes, aligned to
              ///< 16; its bytes then count at `barrier`
   CopyFence, ///< what asynchronous copies brought before the barrier that this thread waited at
-             ///< is there for the products that it queues
+             ///< is there for the products that it queues, and what it stored itself for those of
+             ///< all that wait for it from here on
   // Matrix units
   LoadMatrix, ///< `matrices` (1, 2 or 4) of 8 x 8 elements of two bytes: lane l of the subgroup
               ///< says by `row` where row l % 8 of matrix l / 8 begins (8 neighbours). Gives u32 x

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "egret/expr.h"
+#include "egret/index_map.h"
 #include "egret/op.h"
 
 #include <cstdint>

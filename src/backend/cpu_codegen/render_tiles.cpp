@@ -60,6 +60,7 @@ void Renderer::intrinsic(const Intrinsic& use) {
   case IntrinsicId::WaitFlags:
   case IntrinsicId::ClearFlags:
   case IntrinsicId::CopyAsync:
+  case IntrinsicId::StoreSwizzled:
   case IntrinsicId::CommitCopies:
   case IntrinsicId::WaitCopies:
   case IntrinsicId::MbarrierInit:

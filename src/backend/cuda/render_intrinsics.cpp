@@ -47,6 +47,8 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
                 use.memory[1].buffer);
   case IntrinsicId::CopyAsync:
     return copy_async(use);
+  case IntrinsicId::StoreSwizzled:
+    return store_swizzled(use);
   case IntrinsicId::CommitCopies:
     return plain("cp.async.commit_group");
   case IntrinsicId::WaitCopies:

@@ -47,6 +47,12 @@ __device__ __forceinline__ void eg_copy16(unsigned to, const void* from, bool he
   return address ^ ((address >> 3) & 0x70u);
 }
 )"},
+    {"eg_put16(",
+     R"(__device__ __forceinline__ void eg_put16(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+               :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+)"},
     {"eg_arrive_copies(", R"(__device__ __forceinline__ void eg_arrive_copies(unsigned s) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(s) : "memory");
 }
@@ -215,22 +221,33 @@ void CudaRenderer::load_matrix(const Intrinsic& use, ValueId target) {
        address(use.memory[0]));
 }
 
+/// An address in the swizzled order. The pattern is that of 1024 bytes; multiples of that are added
+/// behind it, so that it is computed once for places that are so far apart.
+std::string CudaRenderer::swizzled(const kernel::Address& at, DType type) const {
+  const ExprNode& node = at.index.node();
+  const auto further = std::int64_t(size_of(type)) * (node.kind == ExprKind::Sum ? node.value : 0);
+  const std::int64_t whole = further / 1024 * 1024 / std::int64_t(size_of(type));
+  return fmt::format("eg_swizzled({}) + {}u", address({at.buffer, at.index - Expr(whole)}),
+                     whole * std::int64_t(size_of(type)));
+}
+
+void CudaRenderer::store_swizzled(const Intrinsic& use) {
+  const kernel::Address& to = use.memory[0];
+  std::string words;
+  for (int l = 0; l < 8; l += 2)
+    words +=
+        fmt::format(", eg_pair({}, {})", lane_of(use.values[0], l), lane_of(use.values[0], l + 1));
+  const std::string held = index_.condition(use.mask);
+  line("{}eg_put16({}{});", held.empty() ? held : fmt::format("if ({}) ", held),
+       swizzled(to, program_.buffers[std::size_t(to.buffer)].dtype), words);
+}
+
 void CudaRenderer::copy_async(const Intrinsic& use) {
   const kernel::Address &to = use.memory[0], &from = use.memory[1];
   const DType type = program_.buffers[static_cast<std::size_t>(from.buffer)].dtype;
   const auto bytes = std::size_t(use.number("elements")) * size_of(type);
   const std::string held = index_.condition(use.mask);
-  std::string place = address(to);
-  if (use.number("swizzled") != 0) {
-    // The pattern is that of 1024 bytes; multiples of that are added behind it, so that it is
-    // computed once for copies that are so far apart.
-    const ExprNode& node = to.index.node();
-    const auto further =
-        std::int64_t(size_of(type)) * (node.kind == ExprKind::Sum ? node.value : 0);
-    const std::int64_t whole = further / 1024 * 1024 / std::int64_t(size_of(type));
-    place = fmt::format("eg_swizzled({}) + {}u", address({to.buffer, to.index - Expr(whole)}),
-                        whole * std::int64_t(size_of(type)));
-  }
+  const std::string place = use.number("swizzled") != 0 ? swizzled(to, type) : address(to);
   line("eg_copy{}({}, b{} + {}{}{});", bytes, place, from.buffer, index_.text(from.index),
        held.empty() ? "" : ", ", held);
 }

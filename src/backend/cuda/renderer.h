@@ -83,6 +83,8 @@ private:
   /// `target`: the value that is made; -1 where there is none.
   void intrinsic(const kernel::Intrinsic& use, kernel::ValueId target);
   void check_requirement(const kernel::Intrinsic& use) const;
+  std::string swizzled(const kernel::Address& at, DType type) const;
+  void store_swizzled(const kernel::Intrinsic& use);
   void copy_async(const kernel::Intrinsic& use);
   void bulk_tensor_copy(const kernel::Intrinsic& use);
   void bulk_copy(const kernel::Intrinsic& use);

@@ -171,6 +171,8 @@ private:
                        static_cast<int>(use.number("elements")), code.memory[0](slots(i)),
                        held ? code.memory[1](slots(i)) : 0, held, actor(i));
       });
+    case IntrinsicId::StoreSwizzled:
+      return each(mask, [&](int i) { store_swizzled(use, code, i); });
     case IntrinsicId::CommitCopies:
       return each(mask, [&](int i) { matrices_.commit_copies(i); });
     case IntrinsicId::WaitCopies:
@@ -181,7 +183,7 @@ private:
     case IntrinsicId::LaunchDependents:
       return;
     case IntrinsicId::CopyFence:
-      unfenced_ = false;
+      unfenced_ = stored_ = false;
       return;
     case IntrinsicId::MbarrierInit:
     case IntrinsicId::MbarrierArrive:
@@ -302,6 +304,16 @@ private:
     return a;
   }
 
+  void store_swizzled(const Intrinsic& use, const InstCode& code, int i) {
+    if (!enabled(code, i, 0))
+      return;
+    const int buffer = use.memory[0].buffer;
+    const std::int64_t to = code.memory[0](slots(i));
+    for (int e = 0; e < type_of(use.values[0]).lanes; ++e)
+      memory_.store(buffer, to + e, operand(use.values[0], i, e), actor(i));
+    stored_ = true;
+  }
+
   void mbarrier(const Intrinsic& use, const InstCode& code, int i) {
     const int buffer = use.memory[0].buffer;
     const std::int64_t place = code.memory[0](slots(i));
@@ -311,6 +323,8 @@ private:
       return bulk_copy(use, code, i, place);
     if (use.id == IntrinsicId::MbarrierInit)
       return signals_->init(place_.block, buffer, place, static_cast<int>(use.number("arrivals")));
+    ensure(!stored_, "program {}: an arrival behind a {}, without a {}", program_.name,
+           info_of(IntrinsicId::StoreSwizzled).name, info_of(IntrinsicId::CopyFence).name);
     if (use.id == IntrinsicId::MbarrierArrive)
       return signals_->arrive(place_.block, buffer, place, use.number("bytes"));
     if (use.id == IntrinsicId::MbarrierArriveCopies)
@@ -734,6 +748,7 @@ private:
   const kernel::ProblemGroup* group_ = nullptr; ///< within a problem
   std::size_t problem_ = 0;
   bool unfenced_ = false; ///< copies came, which queued products do not see yet
+  bool stored_ = false;   ///< by this warp in the swizzled order, likewise
   std::vector<std::vector<std::int64_t>> slots_; ///< by thread
   std::vector<Number> values_, variables_;       ///< thread after thread
 };

@@ -523,9 +523,14 @@ TEST(GpuContraction, SpaceIsForTheTarget) {
   ASSERT_FALSE(ampere.empty());
   EXPECT_EQ(hopper[0].mma, "wgmma");
   EXPECT_EQ(ampere[0].mma, "m16n8k16");
-  for (const auto& s : kernel::gpu_contraction_generator().space(
-           plain(sizes("mk", "kn", "mn", 512, 512, 512), DType::F32), gpu(90)))
-    EXPECT_TRUE(s.mma.empty()); // f32 stays f32
+  // f32 stays as exact as f32.
+  const auto f32 = plain(sizes("mk", "kn", "mn", 2048, 2048, 2048), DType::F32);
+  for (const auto& s : kernel::gpu_contraction_generator().space(f32, gpu(90)))
+    EXPECT_EQ(s.mma.empty(), s.knob("split_parts", 0) == 0) << to_string(s);
+  EXPECT_EQ(kernel::gpu_contraction_generator().space(f32, gpu(90)).at(0).knob("split_parts", 0),
+            1);
+  for (const auto& s : kernel::gpu_contraction_generator().space(f32, gpu(80)))
+    EXPECT_TRUE(s.mma.empty());
 }
 
 /// One to eight rows. `shares`: blocks that share the depth, of all schedules; 0: as they say.
