@@ -22,6 +22,9 @@ constexpr double kFlopsPerByte = 16;
 constexpr double kCachedBytes = 1 << 20;
 // Work that a contraction may do while it packs an operand.
 constexpr double kPrologueFlops = 16;
+// The same for each of many tiles of a product whose other work matrix units do: more of it than
+// that holds them up. A further array counts for registers and the latency of its loads.
+constexpr double kTilePrologueFlops = 6, kFlopsOfFurtherLoad = 2;
 // A factor of 16 bits is stored when the product reads both of its factors so many times: it can
 // then fetch them as they are.
 constexpr double kManyReads = 128;
@@ -275,6 +278,8 @@ private:
       return false;
     if (choices_.windows_stored && !only_widens(made) && packings(id) >= kOverlap)
       return false;
+    if (holds_up_tiles(made, id))
+      return false;
     const std::set<NodeId> readers = [&] {
       std::set<NodeId> r;
       for (const Use& use : uses)
@@ -300,6 +305,16 @@ private:
         is_concatenation(graph_[reader]) && pays_in_concatenation(made, id, reader))
       return true;
     return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
+  }
+
+  /// Whether a product that reads the value as `id` makes it so often that matrix units wait for
+  /// it.
+  bool holds_up_tiles(NodeId made, NodeId id) const {
+    const Cone& cone = cones_[made];
+    const auto loads = double(cone.large.size() + cone.small.size());
+    return choices_.factors_stored && graph_[id].dtype == DType::F32 &&
+           cone.flops + kFlopsOfFurtherLoad * (loads - 1) > kTilePrologueFlops &&
+           reads_by_products(id) >= kManyReads;
   }
 
   /// Whether making a value that is concatenated at each point of the concatenation, also where

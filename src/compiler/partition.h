@@ -29,6 +29,9 @@ struct PartitionChoices {
   bool columns = false; ///< kernels of column reductions may store values of every point: by target
   /// Elementwise values of which products read overlapping windows are stored: by target.
   bool windows_stored = false;
+  /// Factors of f32 that take more than a few operations are stored when a product reads each
+  /// element many times: by target, where matrix units multiply them.
+  bool factors_stored = false;
   /// Values are computed in the concatenation that reads them where their arithmetic, for all of
   /// its points, costs less than memory: by target.
   bool concatenated_in_place = false;

@@ -188,6 +188,7 @@ Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel:
   PartitionChoices first = choices;
   first.columns = true;
   first.concatenated_in_place = true;
+  first.factors_stored = target.unit(kernel::FragmentLayout::SwizzledSharedRows) != nullptr;
   return with_recomputed_values(facts, target, first, [&](const PartitionChoices& changed) {
     return partition_with_streams(facts, fuse, target, changed);
   });

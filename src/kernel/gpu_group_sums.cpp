@@ -16,8 +16,8 @@ constexpr Term kTerms[] = {{2, 0}, {1, 1}, {0, 2}, {1, 0}, {0, 1}, {0, 0}};
 
 GroupSums::GroupSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles,
                      TileSums* sink)
-    : GpuSums(emitter, form, tiles), sink_(sink),
-      pieces_(tiles.bm / tiles.warps_m / kProductRows), across_(tiles.bn / 8),
+    : GpuSums(emitter, form, tiles), sink_(sink), pieces_(tiles.bm / tiles.warps_m / kProductRows),
+      across_(tiles.bn / 8),
       row_(floormod(floordiv(thread_, 128) - Expr(tiles.producers), tiles.warps_m) *
            Expr(pieces_ * kProductRows)) {
   make_variables(pieces_ * across_, 4);
@@ -36,8 +36,7 @@ void GroupSums::queue(const SwizzledSide& left, const SwizzledSide& right, const
       ProgramBuilder::QueuedProduct p;
       p.sums.assign(sums.begin() + i * across_, sums.begin() + (i + 1) * across_);
       p.element = element;
-      p.left = {{left.buffer(),
-                 left.at(stage, row_ + Expr(i * kProductRows), Expr(k), left_part)},
+      p.left = {{left.buffer(), left.at(stage, row_ + Expr(i * kProductRows), Expr(k), left_part)},
                 left.transposed(),
                 left.group()};
       p.right = {{right.buffer(), right.at(stage, Expr(0), Expr(k), right_part)},

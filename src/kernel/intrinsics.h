@@ -68,9 +68,9 @@ enum class IntrinsicId : std::uint8_t {
   StoreSwizzled, ///< eight neighbours of bf16 to `to`, which is in a buffer in the swizzled order
                  ///< of tensor maps; queued products see them behind the CopyFence of this thread
                  ///< and a barrier at which it then arrives
-  CommitCopies, ///< the thread's asynchronous copies since the last one are a group
-  WaitCopies,   ///< until at most `groups` of the thread's groups of copies are under way; others
-                ///< see what was copied after a barrier
+  CommitCopies,  ///< the thread's asynchronous copies since the last one are a group
+  WaitCopies,    ///< until at most `groups` of the thread's groups of copies are under way; others
+                 ///< see what was copied after a barrier
   MbarrierInit, ///< `barrier`, an element of a u64 buffer, has `arrivals` a phase; a barrier of the
                 ///< block must follow. Phases are numbered from 0; one ends when all arrivals have
                 ///< come and all bytes that were announced

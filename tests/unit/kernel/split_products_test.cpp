@@ -113,7 +113,8 @@ TEST(SplitProducts, FactorsAreComputedOnTheWay) {
 TEST(SplitProducts, AreAsExactAsF32) {
   const std::int64_t n = 64;
   Graph g = product_graph(sizes("mk", "nk", "mn", n, n, n));
-  std::vector<backend::reference::HostArray> inputs = testing::random_inputs(g, 5, {.special = false});
+  std::vector<backend::reference::HostArray> inputs =
+      testing::random_inputs(g, 5, {.special = false});
   const auto cases = testing::region_cases(g, inputs, gpu());
   ASSERT_EQ(cases.size(), 1u);
   const testing::RegionCase c = testing::aligned_for(cases[0], gpu());
@@ -126,8 +127,7 @@ TEST(SplitProducts, AreAsExactAsF32) {
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0, size = 0;
       for (std::int64_t k = 0; k < n; ++k) {
-        const double term =
-            inputs[0].at(i * n + k).f * inputs[1].at(j * n + k).f;
+        const double term = inputs[0].at(i * n + k).f * inputs[1].at(j * n + k).f;
         sum += term;
         size += std::abs(term);
       }
