@@ -175,6 +175,29 @@ void load_value(Emitter& emitter, int stage, int value, const Point& point) {
 }
 } // namespace
 
+Point point_of_factor(const Region& region, const ContractionForm& form, const AxisGroup& group,
+                      const Point& batch, const FactorPlace& place) {
+  return point_of(region, form, group, batch, place).point;
+}
+
+int loads_of(const Region& r, int stage, int value) {
+  const Stage& s = r.stages[std::size_t(stage)];
+  const BodyValue& v = s.body[std::size_t(value)];
+  if (v.kind == BodyValue::Kind::Load) {
+    const Load& load = s.loads[std::size_t(v.load)];
+    if (load.source == Source::Operand)
+      return 1;
+    const Stage& source = r.stages[std::size_t(load.number)];
+    return source.kind == StageKind::Map
+               ? loads_of(r, load.number, source.yields[std::size_t(load.component)])
+               : 0;
+  }
+  int loads = 0;
+  for (std::size_t i = v.op == Op::Select ? v.args.size() : 0; i < v.args.size(); ++i)
+    loads += loads_of(r, stage, v.args[i]);
+  return loads;
+}
+
 void load_factor(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
                  const Factor& factor, const Point& batch, const FactorPlace& at) {
   load_value(emitter, form.stage, factor.value,

@@ -43,6 +43,11 @@ struct FactorPlace {
 ValueId factor_at(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
                   const Factor& factor, const Point& batch, const FactorPlace& place, DType dtype);
 
+/// Where they are.
+Point point_of_factor(const Region& region, const ContractionForm& form, const AxisGroup& group,
+                      const Point& batch, const FactorPlace& place);
+/// Loads of tensors that a value of a stage is made of, but for those in arms of choices.
+int loads_of(const Region& region, int stage, int value);
 /// Only loads what they are made of, so that what is loaded for several places is under way at
 /// once.
 void load_factor(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,

@@ -90,14 +90,15 @@ constexpr Offer kWgmmaOffers[] = {
     {64, 256, 64, 5, 1, 1, 1.35},      {256, 64, 64, 4, 2, 1, 1.5},
     {128, 128, 64, 6, 1, 1, 1.045, 2}, {64, 256, 64, 4, 1, 1, 1.12, 2},
 };
+/// Six products for one, and what splitting hides of them: on an H200, a step of 128 x 128 x 64 is
+/// 2.6 us. Smaller tiles wait for their sides, of twice the bytes, from the second cache.
+constexpr double kSplitSteps = 10.8;
 constexpr Offer kSplitOffers[] = {
-    {128, 128, 64, 2, 2, 1, 1.0, 1, true},
-    {128, 64, 64, 3, 2, 1, 1.3, 1, true},
-    {64, 128, 64, 3, 1, 1, 1.3, 1, true},
-    {64, 64, 64, 4, 1, 1, 1.8, 1, true},
+    {128, 128, 64, 2, 2, 1, kSplitSteps, 1, true},
+    {128, 64, 64, 3, 2, 1, 1.25 * kSplitSteps, 1, true},
+    {64, 128, 64, 3, 1, 1, 1.25 * kSplitSteps, 1, true},
+    {64, 64, 64, 4, 1, 1, 1.6 * kSplitSteps, 1, true},
 };
-/// Of six products and of what splitting hides of them, beside one product.
-constexpr double kSplitCost = 7.5;
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
     {128, 64, 64, 4, 2, 2, 1.15},  {64, 128, 64, 4, 2, 2, 1.15}, {64, 64, 64, 4, 2, 2, 1.35},
@@ -109,6 +110,12 @@ constexpr Offer kMmaOffers[] = {
 /// waiting, some microseconds, and an element that is stored and read, 8 bytes.
 constexpr double kBarrier = 1e7, kAddedShare = 640;
 
+/// Steps that pass before the first and after the last product; sets that take turns fill the ring
+/// for each other.
+double filling_steps(const Offer& o) {
+  return o.splits ? 2.1 * o.bk : ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
+}
+
 /// Time of the whole problem with a tile, in products of one core: what the busiest core does.
 double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
   const double tiles =
@@ -117,10 +124,7 @@ double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t s
   const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
   // A second block on a core costs less than a second core would gain.
   const double waves = std::ceil(tiles / double(p.cores));
-  // Before the first and after the last product; sets that take turns fill the ring for each other.
-  const double fill =
-      o.splits ? 1.5 * o.bk : ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
-  const double products = waves * double(o.elements()) * o.cost * (depth + fill);
+  const double products = waves * double(o.elements()) * o.cost * (depth + filling_steps(o));
   if (split == 1)
     return products;
   if (unit == GpuUnit::Wgmma) // a barrier of the grid, behind which all blocks add shares up
@@ -158,10 +162,10 @@ Streamed streamed(const GpuProblem& p, const Offer& o) {
   const double parts = each > 1 ? double(each) : 2.5, sums = each > 1 ? 1 : 2;
   // Steps of the depth that take as long as moving a tile's sums: when all cores do, and when one
   // does; fitted to measurements.
-  constexpr double kAll = 450, kOne = 130;
+  const double steps = o.splits ? kSplitSteps : 1, kAll = 450 / steps, kOne = 130 / steps;
   const double last = double(p.depth) * double(left) / double(shares) + kAll * sums +
                       parts * (kOne + (kAll - kOne) * double(left) / double(p.cores));
-  const double fill = (o.stages + 2.0) * o.bk * (double(waves) + sums);
+  const double fill = filling_steps(o) * (double(waves) + sums);
   return {shares, double(o.bm) * o.bn * o.cost * (double(p.depth) * double(waves) + last + fill)};
 }
 
@@ -483,7 +487,7 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
   if (form.accumulator == DType::F32 && is_float_upto_f32(left) && is_float_upto_f32(right) &&
       (is_f32(left) || is_f32(right)) && form.columns.slices == 1 &&
       target.unit(FragmentLayout::SwizzledSharedRows) != nullptr)
-    add(kSplitOffers, GpuUnit::Wgmma, kSplitCost);
+    add(kSplitOffers, GpuUnit::Wgmma, 0.6);
   constexpr double kCycle = 128 * 12; // in products of a matrix unit
   const FmaProblem by_threads = fma_problem(region, form, p);
   if (form.columns.slices > 1)

@@ -18,8 +18,8 @@ namespace {
 
 /// Of a multiprocessor.
 constexpr int kMultiprocessorRegisters = 65536;
-/// Of a thread that computes and splits values.
-constexpr int kSplittingRegisters = 96;
+/// Of a thread that computes and splits values, and those that hold what was loaded.
+constexpr int kSplittingRegisters = 96, kLoadedRegisters = 40;
 
 /// Steps along the depth of all tiles in one row, cut into items of work: equal shares of every
 /// tile's depth, those that are at the same piece of it one after the other, as they read much in
@@ -230,22 +230,24 @@ private:
     });
   }
 
-  /// One piece of the ring. The left side comes while others still read the piece, the right one
-  /// while the left one is split.
+  /// One piece of the ring. As much is on its way as there are registers for, the first of it while
+  /// others still read the piece.
   void produce_split(const GpuTile& tile, const Expr& depth, const Expr& stage) {
-    const SplitTile left(left_, tile, tile.first_row, depth),
+    SplitTile left(left_, tile, tile.first_row, depth),
         right(right_, tile, tile.first_column, depth);
-    for (int i = 0; i < left.count(); ++i)
-      left.load(i);
+    const int count = left.count() + right.count();
+    const auto load = [&](int i) {
+      if (i < count)
+        i < left.count() ? left.load(i) : right.load(i - left.count());
+    };
+    const int ahead = std::max(kLoadedRegisters / std::max(left.registers(), right.registers()), 1);
+    for (int i = 0; i < ahead; ++i)
+      load(i);
     b_.mbarrier_wait(empty_, stage, b_.read(parity_));
-    for (int i = 0; i < std::max(left.count(), right.count()); ++i) {
-      if (i < left.count())
-        left.put(i, stage);
-      if (i < right.count())
-        right.load(i);
+    for (int i = 0; i < count; ++i) {
+      i < left.count() ? left.put(i, stage) : right.put(i - left.count(), stage);
+      load(i + ahead);
     }
-    for (int i = 0; i < right.count(); ++i)
-      right.put(i, stage);
     b_.copy_fence();
     b_.mbarrier_arrive(full_, stage);
     advance();

@@ -231,7 +231,11 @@ ValueId SwizzledSide::value_at(const GpuTile& tile, const Expr& panel, const Exp
 }
 
 SplitTile::SplitTile(SwizzledSide& side, const GpuTile& tile, const Expr& first, const Expr& depth)
-    : side_(side), batch_(tile.batch) {
+    : side_(side), batch_(tile.batch),
+      registers_(8 * std::max(side.view_.factor.pieces.empty()
+                                  ? loads_of(side.r_, side.form_.stage, side.view_.factor.value)
+                                  : 1,
+                              1)) {
   constexpr int kEight = 8, kOfRow = kSwizzledRow / kEight;
   const GpuTiles& t = side.t_;
   const int threads = t.copy_threads(), count = side.panel_ * kOfRow;
@@ -249,17 +253,72 @@ SplitTile::SplitTile(SwizzledSide& side, const GpuTile& tile, const Expr& first,
   }
 }
 
-void SplitTile::load(int number) const {
-  load_factor(side_.e_, side_.form_, side_.group_of_panels_, side_.view_.factor, batch_,
-              eights_[std::size_t(number)].place);
+namespace {
+/// The guards where all of the lanes hold or fail alike; else nothing.
+std::optional<std::vector<Guard>> same_in_all_lanes(std::vector<Guard> guards, int lanes) {
+  for (Guard& g : guards) {
+    if (!depends_on_lane(g.value) && !depends_on_lane(g.lo) && !depends_on_lane(g.hi))
+      continue;
+    g.value = g.value - lane_variable(lanes);
+    if (depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi) ||
+        g.value.divisor() % lanes != 0 || g.lo.divisor() % lanes != 0 ||
+        g.hi.divisor() % lanes != 0)
+      return std::nullopt;
+  }
+  return guards;
+}
+} // namespace
+
+void SplitTile::load(int number) {
+  Eight& eight = eights_[std::size_t(number)];
+  if (!load_joined(eight))
+    load_factor(side_.e_, side_.form_, side_.group_of_panels_, side_.view_.factor, batch_,
+                eight.place);
+}
+
+/// Where the values are of one tensor of a concatenation, of that one alone.
+bool SplitTile::load_joined(Eight& eight) const {
+  const Factor& factor = side_.view_.factor;
+  if (factor.pieces.size() < 2)
+    return false;
+  ProgramBuilder& b = side_.b_;
+  const Stage& stage = side_.r_.stages[std::size_t(side_.form_.stage)];
+  const int lanes = eight.place.lanes;
+  const Point at =
+      point_of_factor(side_.r_, side_.form_, side_.group_of_panels_, batch_, eight.place);
+  std::vector<std::vector<Guard>> where;
+  for (const FactorPiece& piece : factor.pieces) {
+    auto same = same_in_all_lanes(guards_at(stage, piece.where, at), lanes);
+    if (!same)
+      return false;
+    where.push_back(std::move(*same));
+  }
+  eight.loaded = b.variable({DType::F32, lanes});
+  b.set(eight.loaded, b.constant(Scalar::of(DType::F32, 0.0), lanes));
+  for (std::size_t i = 0; i < where.size(); ++i) {
+    Factor one = factor;
+    one.is_padded_load = true;
+    one.value = int(std::find_if(stage.body.begin(), stage.body.end(),
+                                 [&](const BodyValue& v) {
+                                   return v.kind == BodyValue::Kind::Load &&
+                                          v.load == factor.pieces[i].load;
+                                 }) -
+                    stage.body.begin());
+    b.when(where[i], [&] {
+      b.set(eight.loaded, factor_at(side_.e_, side_.form_, side_.group_of_panels_, one, batch_,
+                                    eight.place, DType::F32));
+    });
+  }
+  return true;
 }
 
 void SplitTile::put(int number, const Expr& stage) const {
-  const auto& [p, k, place] = eights_[std::size_t(number)];
+  const auto& [p, k, place, loaded] = eights_[std::size_t(number)];
   ProgramBuilder& b = side_.b_;
   const ValueId minus = b.constant(Scalar::of(DType::F32, -1.0), place.lanes);
-  ValueId rest = factor_at(side_.e_, side_.form_, side_.group_of_panels_, side_.view_.factor,
-                           batch_, place, DType::F32);
+  ValueId rest = loaded >= 0 ? b.read(loaded)
+                             : factor_at(side_.e_, side_.form_, side_.group_of_panels_,
+                                         side_.view_.factor, batch_, place, DType::F32);
   // Where panels are neighbours, they lie in groups of a row.
   const Expr in_row = side_.transposed() ? floormod(p, kSwizzledRow) : Expr(0);
   for (int part = 0; part < side_.view_.split; ++part) {

@@ -122,8 +122,10 @@ public:
   /// The part of the depth from `depth` on of the panels from `first` on.
   SplitTile(SwizzledSide& side, const GpuTile& tile, const Expr& first, const Expr& depth);
   int count() const { return int(eights_.size()); }
+  /// That hold what was loaded for eight of them.
+  int registers() const { return registers_; }
   /// Loads what values are made of.
-  void load(int number) const;
+  void load(int number);
   /// Computes and splits them, and stores the parts.
   void put(int number, const Expr& stage) const;
 
@@ -131,10 +133,13 @@ private:
   struct Eight {
     Expr p, k; ///< in the tile
     FactorPlace place;
+    VarId loaded = -1; ///< unless it is computed where it is put
   };
+  bool load_joined(Eight& eight) const;
   SwizzledSide& side_;
   const Point& batch_;
   std::vector<Eight> eights_;
+  int registers_;
 };
 
 } // namespace egret::kernel

@@ -4,6 +4,7 @@
 #include "backend/reference/kernel_check.h"
 #include "backend/reference/program_interpreter.h"
 #include "egret/functional.h"
+#include "egret/graph.h"
 #include "kernel/families.h"
 #include "support/contraction_regions.h"
 #include "support/random_graph.h"
@@ -106,6 +107,28 @@ TEST(SplitProducts, FactorsAreComputedOnTheWay) {
   for (const auto& form : kForms)
     check(busy_graph(sizes(form[0], form[1], "mn", 70, 61, 67)),
           kSplit + "bm=64 bn=64 stages=2 wm=1");
+}
+
+/// Columns of several arrays times a weight; along the depth, and along the rows.
+TEST(SplitProducts, OfAConcatenationEachTensorIsReadWhereItIs) {
+  for (const std::vector<std::int64_t>& widths :
+       {std::vector<std::int64_t>{16, 8, 72}, {10, 3, 20, 1, 37}})
+    for (const bool across : {false, true}) {
+      egret::Graph cx;
+      std::vector<Tensor> pieces;
+      std::int64_t all = 0;
+      for (const std::int64_t width : widths) {
+        pieces.push_back(cx.tensor({70, width}, DType::F32, fmt::format("piece{}", pieces.size())));
+        all += width;
+      }
+      const Tensor joined = cat(pieces, 1);
+      relu(across ? matmul(joined.transpose(), cx.tensor({70, 61}, DType::F32, "w"))
+                  : matmul(joined, cx.tensor({all, 61}, DType::F32, "w")))
+          .retrieve();
+      const Graph g = ir::parse_graph(cx.text());
+      check(g, kSplit + "bm=64 bn=64 stages=2 wm=1");
+      check(g, kSplit + "bm=64 bn=64 stages=2 wm=1", 2, 3, true);
+    }
 }
 
 /// Each product has an error below that of one rounding to f32. Six products of parts reach that;
