@@ -97,8 +97,11 @@ constexpr Offer kSplitOffers[] = {
     {128, 128, 64, 2, 2, 1, kSplitSteps, 1, true},
     {128, 64, 64, 3, 2, 1, 1.25 * kSplitSteps, 1, true},
     {64, 128, 64, 3, 1, 1, 1.25 * kSplitSteps, 1, true},
-    {64, 64, 64, 4, 1, 1, 1.6 * kSplitSteps, 1, true},
+    {64, 64, 64, 4, 1, 1, 1.8 * kSplitSteps, 1, true},
 };
+/// Beside the steps of such a tile, in products: what it waits for at first (2 us there), and what
+/// its results take.
+constexpr double kSplitTile = 9e6, kSplitResult = 670;
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
     {128, 64, 64, 4, 2, 2, 1.15},  {64, 128, 64, 4, 2, 2, 1.15}, {64, 64, 64, 4, 2, 2, 1.35},
@@ -108,12 +111,14 @@ constexpr Offer kMmaOffers[] = {
 
 /// What shares of the depth cost where blocks wait for each other, in products of one core:
 /// waiting, some microseconds, and an element that is stored and read, 8 bytes.
-constexpr double kBarrier = 1e7, kAddedShare = 640;
+constexpr double kBarrier = 1e7, kSplitBarrier = 2.5e7, kAddedShare = 640;
 
 /// Steps that pass before the first and after the last product; sets that take turns fill the ring
 /// for each other.
 double filling_steps(const Offer& o) {
-  return o.splits ? 2.1 * o.bk : ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
+  if (o.splits)
+    return (kSplitTile + kSplitResult * o.elements()) / (o.elements() * o.cost);
+  return ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
 }
 
 /// Time of the whole problem with a tile, in products of one core: what the busiest core does.
@@ -128,7 +133,8 @@ double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t s
   if (split == 1)
     return products;
   if (unit == GpuUnit::Wgmma) // a barrier of the grid, behind which all blocks add shares up
-    return products + kBarrier + tiles * double(o.bm) * o.bn / double(p.cores) * kAddedShare;
+    return products + (o.splits ? kSplitBarrier : kBarrier) +
+           tiles * double(o.bm) * o.bn / double(p.cores) * kAddedShare;
   return products + double(o.bm) * o.bn * double(split) * 24;
 }
 
