@@ -124,6 +124,25 @@ TEST(GpuContractions, QueuedProductsTakeWhatThreadsCopy) {
     }
 }
 
+/// Also infinities, NaN and numbers that are infinite in bf16.
+TEST(GpuContractions, ProductsOfF32AreSumsOfBf16) {
+  if (testing::gpu().target().unit(kernel::FragmentLayout::SwizzledSharedRows) == nullptr)
+    GTEST_SKIP() << "wgmma is of compute capability 9.0";
+  const std::initializer_list<const char*> tiles = {
+      "bm=128 bn=128 stages=2 split_parts=1 wm=2",
+      "bm=64 bn=128 stages=3 split_parts=1 swap=1 wm=1",
+      "bm=128 bn=64 stages=3 split_parts=1 wm=2 @split_reduce=2",
+      "bm=64 bn=64 stages=4 split_parts=1 streamk=5 wm=1"};
+  for (const auto& [left, right] : {std::pair{"mk", "nk"}, {"mk", "kn"}, {"km", "kn"}})
+    for (const std::int64_t k : {256, 333}) {
+      const Einsum e{left, right, "mn", {{'m', 300}, {'n', 270}, {'k', k}}};
+      ir::Graph g;
+      g.outputs = {testing::einsum(g, g.input("a", DType::F32, e.shape_of(left)),
+                                   g.input("b", DType::F32, e.shape_of(right)), e)};
+      EXPECT_EQ(check_queued(g, tiles, fmt::format("{},{} {}", left, right, k)), 4);
+    }
+}
+
 TEST(GpuContractions, TilesThatAreCutAlongTheDepthHaveTheSameBitsTwice) {
   const kernel::Target target = testing::gpu().target();
   if (target.unit(kernel::FragmentLayout::SwizzledSharedRows) == nullptr)

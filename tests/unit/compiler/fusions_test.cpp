@@ -213,6 +213,31 @@ TEST(Fusions, ValuesOfALargeConcatenationThatAProductReadsAreStored) {
   EXPECT_EQ(many.first, many.second);
 }
 
+/// A product of 512 x 512 with `columns` computes a factor for each of their tiles.
+TEST(Fusions, FactorsThatManyTilesReadAreStoredWhereMatrixUnitsWait) {
+  const auto made = [](std::int64_t columns, bool dear, DType dtype, bool stored) {
+    Graph g;
+    NodeId x = g.input("x", dtype, {512, 512});
+    const NodeId scale = g.input("scale", dtype, {512, 512});
+    for (int i = 0; i < (dear ? 8 : 1); ++i)
+      x = g.binary(Op::Mul, x, scale);
+    const Shape box{512, columns, 512};
+    const NodeId w = g.input("w", dtype, {columns, 512});
+    g.outputs = {g.reduce(Op::ReduceSum,
+                          mul(g, g.expand(g.reshape(x, {512, 1, 512}), box),
+                              g.expand(g.reshape(w, {1, columns, 512}), box)),
+                          {2})};
+    PartitionChoices choices;
+    choices.factors_stored = stored;
+    return kernels(g, choices).size();
+  };
+  EXPECT_EQ(made(512, true, DType::F32, true), 2u);
+  EXPECT_EQ(made(512, true, DType::F32, false), 1u);
+  EXPECT_EQ(made(64, true, DType::F32, true), 1u) << "each element is read by one tile";
+  EXPECT_EQ(made(512, false, DType::F32, true), 1u) << "it takes one product";
+  EXPECT_EQ(made(512, true, DType::F64, true), 1u) << "no matrix unit waits";
+}
+
 TEST(Fusions, WhatGoesOverOtherRowsIsAKernelOfItsOwn) {
   GroupNorm norm;
   norm.g.outputs = {norm.g.reduce(Op::ReduceSum, norm.silu, {0})};

@@ -36,6 +36,7 @@ constexpr Allowed kAllowed[] = {
     {"kernel/contraction_tiles.h", "unit name", kTemplate},
     {"kernel/gpu_contraction_tiles.cpp", "unit name", kTemplate},
     {"kernel/gpu_fragments.cpp", "subgroup size", kFragments},
+    {"kernel/gpu_group_sums.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_row_products.cpp", "unit name", kTemplate},
     {"kernel/gpu_row_products.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_scans.cpp", "subgroup size", kTemplate},
@@ -45,7 +46,6 @@ constexpr Allowed kAllowed[] = {
     {"kernel/gpu_stream.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_stream_wgmma.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_sums.cpp", "subgroup size", kFragments},
-    {"kernel/gpu_wgmma.cpp", "subgroup size", kTemplate},
     {"tensor/special.cpp", "multiprocessors", "a Bernoulli number's denominator"},
 };
 
