@@ -46,6 +46,7 @@ constexpr Allowed kAllowed[] = {
     {"kernel/gpu_stream.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_stream_wgmma.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_sums.cpp", "subgroup size", kFragments},
+    {"kernel/gpu_wgmma.cpp", "subgroup size", kTemplate},
     {"tensor/special.cpp", "multiprocessors", "a Bernoulli number's denominator"},
 };
 
