@@ -2,6 +2,7 @@
 #include "saturate/attributes.h"
 
 #include "ir/cursor.h"
+#include "support/fail.h"
 
 #include <bit>
 #include <fmt/ranges.h>
@@ -195,11 +196,20 @@ const Moved& Attributes::moved(const std::string& type_text, const std::string& 
   ir::Graph graph;
   ir::NodeId node = graph.input("x", source.dtype, source.shape);
   moved.map = IndexMap::identity(source.shape);
-  for (const Step& step : moved.steps) {
+  bool retyped = false;
+  for (Step& step : moved.steps) {
+    // A rule moves values of another type alike only where no element reads what pads are filled
+    // with, as in windows, which pad and cut off again.
+    if (step.op == Op::Pad && step.attrs.value.dtype != source.dtype) {
+      step.attrs.value = Scalar::of(source.dtype, std::int64_t{0});
+      retyped = true;
+    }
     const ir::NodeId next = graph.add(step.op, {&node, 1}, step.attrs);
     moved.map = compose(ir::view_of(graph, next), moved.map);
     node = next;
   }
+  ensure(!retyped || moved.map.is_total(), "saturate: {} fills {} with values of another type",
+         moves, type_text);
   moved.shape = graph[node].shape;
   return moved_.emplace(std::move(key), std::move(moved)).first->second;
 }

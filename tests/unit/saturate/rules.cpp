@@ -209,6 +209,21 @@ outputs %y
   EXPECT_EQ(after.elements(Op::Exp), 9) << print(after.graph);
 }
 
+// Windows of three pad and cut off what they pad: nothing reads that number, of whatever type.
+TEST(Rules, WindowsOfAComparisonAreThoseOfItsResult) {
+  const After after = rewritten(R"(%x: f32[8] = input "x"
+%r: f32[1,8] = reshape(%x)
+%e: f32[3,8] = expand(%r)
+%f: f32[24] = reshape(%e)
+%p: f32[27] = pad(%f) before=[0] after=[3] fill=0
+%g: f32[3,9] = reshape(%p)
+%w: f32[3,6] = shrink(%g) begin=[0,0] end=[3,6]
+%y: bool[3,6] = eq(%w, %w)
+outputs %y
+)");
+  EXPECT_EQ(after.elements(Op::Eq), 8) << print(after.graph);
+}
+
 TEST(Rules, ASumOfRepeatedRowsSumsThemOnce) {
   const After after = rewritten(R"(%x: f32[8] = input "x"
 %r: f32[1,8] = reshape(%x)
