@@ -60,6 +60,8 @@ void add_selections(Programs& p) {
           const Tensor middle = median(t[0], 1, true).values;
           return {(t[0] - middle) / (median(abs(t[0] - middle), 1, true).values + 1e-3)};
         });
+  p.add("order/median_of_windows", {data({p.size(64, 3), p.size(4000, 40)})},
+        [](const Tensors& t) -> Tensors { return {median(unfold(t[0], 1, 7, 1), -1).values}; });
   p.add("order/kthvalue", {data({p.size(1000, 5), p.size(999, 30)})},
         [=](const Tensors& t) -> Tensors { return {kthvalue(t[0], p.size(250, 7), 1).values}; });
   p.add("order/mode", {whole({p.size(256, 5), p.size(257, 23)}, 40)},

@@ -59,6 +59,11 @@ void add_counts(Programs& p) {
   p.add("scatter/weighted_histogram",
         {whole({p.size(1 << 19, 300)}, 256), data({p.size(1 << 19, 300)})},
         [](const Tensors& t) -> Tensors { return {bincount(t[0], 256, t[1])}; });
+  p.add("scatter/row_histograms", {data({p.size(512, 5), p.size(1000, 37)}, DType::F32, 0.5, 0.5)},
+        [](const Tensors& t) -> Tensors {
+          const Tensor bins = floor(t[0] * 32).clamp(0, 31).to(DType::I64);
+          return {scatter_add(zeros({t[0].size(0), 32}), 1, bins, ones_like(t[0]))};
+        });
   p.add("scatter/image_equalize", {whole({p.size(512, 16), p.size(512, 20)}, 256, DType::U8)},
         [](const Tensors& t) -> Tensors {
           const Tensor counts = bincount(t[0].flatten(), 256);

@@ -1,12 +1,14 @@
 // Scatters on a CPU whose updates are many beside the elements they go to: each worker combines
 // slices of the updates in memory of their own, and all workers combine the slices in order. How
-// the updates are divided follows from the sizes alone. What takes arithmetic to find where an
-// update goes, or what it brings, is computed in vectors of updates, whose lanes are then applied
-// in order.
+// the updates are divided follows from the sizes alone. Where columns have indices of their own, a
+// worker applies the updates of some columns in turn. What takes arithmetic to find where an update
+// goes, or what it brings, is computed in vectors of updates, whose lanes are then applied in
+// order.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/knobs.h"
 #include "kernel/nest.h"
+#include "kernel/scatter_blocks.h"
 #include "kernel/scatter_form.h"
 
 #include <algorithm>
@@ -17,9 +19,6 @@ namespace {
 
 /// Updates that a slice has at the least, per element that it may go to and altogether.
 constexpr std::int64_t kPerBin = 8, kLeastUpdates = 1 << 14;
-/// Vectors of updates that are computed before any of them is applied.
-constexpr std::int64_t kBlock = 8;
-
 class PrivateScatter {
 public:
   /// `ahead`: updates in a row whose indices and values are computed as one vector.
@@ -91,13 +90,21 @@ private:
         return min(size, max(f_.update_count - (first + Expr(slice)) * size, Expr(0)));
       };
       const Expr common = length(together_ - 1); // the last one is the shortest
-      const Expr in_vectors = ahead_ > 1 ? floordiv(common, Expr(ahead_)) * Expr(ahead_) : Expr(0);
-      b_.loop(Expr(0), in_vectors, Expr(kBlock * ahead_), f_.update_count, Bind::Serial,
-              [&](const Expr& i) { add_block(buffer, first, size, i, in_vectors); });
-      b_.loop(in_vectors, common, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
-        for (std::int64_t s = 0; s < together_; ++s)
-          add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
-      });
+      if (f_.columns.empty())
+        UpdateBlocks(e_, f_, ahead_)
+            .write(
+                together_, common,
+                [&](std::int64_t s, const Expr& i) {
+                  return point_of_update(r_, f_, (first + Expr(s)) * size + i, Expr(0));
+                },
+                [&](std::int64_t s, const Expr& bin, ValueId state) {
+                  apply(buffer, first + Expr(s), bin, Expr(0), state, {});
+                });
+      else
+        b_.loop(Expr(0), common, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
+          for (std::int64_t s = 0; s < together_; ++s)
+            add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
+        });
       for (std::int64_t s = 0; s + 1 < together_; ++s)
         b_.loop(common, length(s), Expr(1), f_.update_count, Bind::Serial, [&](const Expr& i) {
           add_update(buffer, first + Expr(s), (first + Expr(s)) * size + i);
@@ -125,53 +132,6 @@ private:
       const ValueId old = b_.load(buffer, to, b_.type_of(state).lanes, lanes);
       b_.store(buffer, to, combine_updates(b_, f_, old, state), lanes);
     });
-  }
-
-  /// Of each of the slices that go together the updates from `i` on, of kBlock vectors or to `end`.
-  /// They are computed as vectors into memory and taken from there one by one by the same few
-  /// instructions, and not out of registers by some for each lane: a CPU predicts by an
-  /// instruction's address which stores a load depends on, and many of them get into each other's
-  /// way.
-  void add_block(int buffer, const Expr& first, const Expr& size, const Expr& i, const Expr& end) {
-    const Expr block(kBlock * ahead_), count = min(block, end - i);
-    std::vector<Updates> updates;
-    b_.loop(Expr(0), count, Expr(ahead_), block, Bind::Serial, [&](const Expr& from) {
-      for (std::int64_t s = 0; s < together_; ++s) {
-        const Expr at = (first + Expr(s)) * size + i + from + lane_variable(ahead_);
-        Point p = point_of_update(r_, f_, at, Expr(0));
-        p.lanes = ahead_;
-        updates.push_back({in_memory(bins_, "bins", bins_of_updates(e_, f_, p), s, from),
-                           in_memory(states_, "states", update_of(e_, f_, p), s, from)});
-      }
-    });
-    b_.loop(Expr(0), count, Expr(1), block, Bind::Serial, [&](const Expr& number) {
-      for (std::int64_t s = 0; s < together_; ++s) {
-        const auto one = [&](const Waiting& w) {
-          return w.buffer < 0 ? w.value : b_.load(w.buffer, Expr(s) * block + number, 1);
-        };
-        apply(buffer, first + Expr(s), value_symbol(one(updates[std::size_t(s)].bins)), Expr(0),
-              one(updates[std::size_t(s)].states), {});
-      }
-    });
-  }
-
-  /// What updates of a block wait as: in a buffer, or one value that all of them have.
-  struct Waiting {
-    int buffer = -1;
-    ValueId value = -1;
-  };
-  struct Updates {
-    Waiting bins, states;
-  };
-  Waiting in_memory(int& buffer, const char* name, ValueId v, std::int64_t slice,
-                    const Expr& from) {
-    if (b_.made_once(v) && b_.type_of(v).lanes == 1)
-      return {-1, v};
-    if (buffer < 0)
-      buffer = b_.worker_memory(name, b_.type_of(v).dtype, Expr(together_ * kBlock * ahead_));
-    b_.store(buffer, Expr(slice * kBlock * ahead_) + from + lane_variable(ahead_),
-             b_.splat(v, ahead_));
-    return {buffer, -1};
   }
 
   /// The states of an element in all slices, in their order; into the output.
@@ -217,27 +177,104 @@ private:
   std::vector<int> outer_; ///< columns that are looped over one by one
   int vector_ = -1, lanes_ = 1;
   int any_lanes_, ahead_;
-  int bins_ = -1, states_ = -1; ///< buffers of a block's updates
 };
 
-constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}, {"together", 1, 8}, {"ahead", 0, 1}};
+/// Updates of whole columns, straight to the output: those of `together` columns in turn. The order
+/// of each column's updates is theirs.
+KernelProgram scattered_columns(const Region& region, const ScatterForm& form,
+                                std::int64_t together, int ahead) {
+  ProgramBuilder b(region.name);
+  Emitter e(b, region);
+  if (is_empty(region, result_axes(region.stages[std::size_t(form.stage)])))
+    return b.finish(Expr(1));
+  const auto columns = [&](const Expr& first, std::int64_t count) {
+    UpdateBlocks(e, form, ahead)
+        .write(
+            count, form.update_count,
+            [&](std::int64_t c, const Expr& i) {
+              return point_of_update(region, form, i, first + Expr(c));
+            },
+            [&](std::int64_t c, const Expr& bin, ValueId state) {
+              b.when({{bin, Expr(0), form.bins}}, [&] {
+                const Point p = point_of_update(region, form, Expr(0), first + Expr(c));
+                update_output(e, form, element_of(region, form, p, bin), state, {});
+              });
+            });
+  };
+  const Expr groups = floordiv(form.column_count, Expr(together));
+  const std::vector<Expr> whole{groups}, rest{form.column_count - groups * Expr(together)};
+  core_loop(b, whole, [&](std::span<const Expr> at) { columns(at[0] * Expr(together), together); });
+  core_loop(b, rest,
+            [&](std::span<const Expr> at) { columns(groups * Expr(together) + at[0], 1); });
+  const Expr work = form.update_count * form.column_count * Expr(4);
+  return b.finish(useful_workers(max(groups, Expr(1)), work));
+}
+
+constexpr Knob kScatterKnobs[] = {{"slices", 1, 1024}, {"together", 1, 8}, {"ahead", 0, 1}};
 /// Operations of an update that are worth vectors.
 constexpr std::int64_t kWorthVectors = 4;
 /// Slices whose updates hide how long one of an update takes; fewer where they would not fit into
 /// the first-level cache, since stores that miss it wait for each other.
 constexpr std::int64_t kTogether = 4;
 
-/// Whether updates in a row can be computed as vectors.
-bool in_vectors(const ScatterForm& form) {
-  return form.columns.empty() && form.updates.size() == 1 && !form.whole;
+/// How many of so many lines of `bytes` each go together, so that each worker has some and the
+/// first-level cache holds them.
+std::int64_t together_in_cache(const Target& target, std::int64_t lines, std::int64_t bytes) {
+  std::int64_t together = kTogether;
+  while (together > 1 && (lines / together < target.workers || together * bytes > target.l1_bytes))
+    together /= 2;
+  return together;
 }
 
-/// Whether they should be: taking lanes out of a vector costs about what an operation does.
+/// Operations of an update. Others of the body are those of a test that the output's map makes.
+std::int64_t operations_of(const Stage& stage) {
+  std::vector<bool> needed(stage.body.size(), false);
+  for (const int yield : stage.yields)
+    needed[std::size_t(yield)] = true;
+  std::int64_t count = 0;
+  for (std::size_t i = stage.body.size(); i-- > 0;) {
+    if (!needed[i])
+      continue;
+    count += stage.body[i].kind == BodyValue::Kind::Apply;
+    for (const int arg : stage.body[i].args)
+      needed[std::size_t(arg)] = true;
+  }
+  return count;
+}
+
+/// Whether updates should be computed as vectors: taking lanes out of one costs about what an
+/// operation does.
 bool computes(const Region& region, const ScatterForm& form) {
-  return in_vectors(form) &&
-         std::ranges::count_if(region.stages[std::size_t(form.stage)].body, [](const BodyValue& v) {
-           return v.kind == BodyValue::Kind::Apply;
-         }) >= kWorthVectors;
+  return UpdateBlocks::fit(form) &&
+         operations_of(region.stages[std::size_t(form.stage)]) >= kWorthVectors;
+}
+
+/// Whether an element holds what updates are combined in, so that each of them may go to memory.
+bool holds_states(const Region& region, const ScatterForm& form) {
+  return region.outputs[0].dtype == form.state;
+}
+
+/// Whether memory has an update of a column beside the next one, in all that it is computed from.
+bool lie_along_updates(const Region& region, const ScatterForm& form) {
+  const Stage& stage = region.stages[std::size_t(form.stage)];
+  return std::ranges::all_of(stage.loads, [&](const Load& load) {
+    const auto stride = stride_of(region, stage, load, form.updates[0]);
+    return load.source == Source::Operand && stride && (*stride == 0 || *stride == 1);
+  });
+}
+
+/// Of columns with indices of their own, where their updates are worth vectors.
+std::vector<Schedule> of_columns(const Region& region, const ScatterForm& form,
+                                 const Target& target) {
+  if (!computes(region, form) || !holds_states(region, form) || !lie_along_updates(region, form))
+    return {};
+  Schedule s;
+  s.generator = "scatter";
+  s.knobs["slices"] = 1;
+  s.knobs["together"] = together_in_cache(target, about(form.column_count),
+                                          about(form.bins) * std::int64_t(size_of(form.state)));
+  s.knobs["ahead"] = 1;
+  return {s};
 }
 
 class ScatterGenerator : public Generator {
@@ -246,7 +283,11 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const auto form = scatter_form(region);
-    if (!form || !form->monoid)
+    if (!form)
+      return {};
+    if (!form->columns.empty() && !form->index_by_update)
+      return of_columns(region, *form, target);
+    if (!form->monoid)
       return {};
     const std::int64_t each = std::max(kLeastUpdates, kPerBin * about(form->bins));
     const std::int64_t most = std::min<std::int64_t>(64, about(form->update_count) / each);
@@ -256,15 +297,14 @@ public:
       s.generator = name();
       // The sums follow from the slices, and these from the sizes alone.
       const std::int64_t own = slices > kTogether ? slices / kTogether * kTogether : slices;
-      std::int64_t together = kTogether;
       const std::int64_t size =
           about(form->bins) * about(form->column_count) * std::int64_t(size_of(form->state));
-      while (own % together != 0 || (together > 1 && (own / together < target.workers ||
-                                                      together * size > target.l1_bytes)))
+      std::int64_t together = together_in_cache(target, own, size);
+      while (own % together != 0)
         together /= 2;
       s.knobs["slices"] = own;
       s.knobs["together"] = together;
-      s.knobs["ahead"] = computes(region, *form);
+      s.knobs["ahead"] = form->columns.empty() && computes(region, *form);
       out.push_back(std::move(s));
     }
     return out;
@@ -275,18 +315,23 @@ public:
     if (auto why = refused_settings(schedule, target, kScatterKnobs); !why.empty())
       return {false, {}, why};
     const auto form = scatter_form(region);
-    if (!form || !form->monoid)
-      return {false, {}, "it is no scatter by one index with a monoid"};
     const std::int64_t slices = schedule.knob("slices", 16),
                        together = schedule.knob("together", 1);
-    if (slices % together != 0)
+    const bool whole_columns = slices == 1;
+    if (!form || (!form->monoid && !whole_columns))
+      return {false, {}, "it is no scatter by one index with a monoid"};
+    if (whole_columns && !holds_states(region, *form))
+      return {false, {}, "sums of a wider type than the elements"};
+    if (!whole_columns && slices % together != 0)
       return {false, {}, "slices that are no multiple of those that go together"};
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     const int stages[] = {form->stage};
     const int lanes = lanes_for(region, stages, bytes);
     const bool ahead = schedule.knob("ahead", 0) != 0;
-    if (ahead && !in_vectors(*form))
+    if (ahead && (!UpdateBlocks::fit(*form) || (!whole_columns && !form->columns.empty())))
       return {false, {}, "updates that are no vectors"};
+    if (whole_columns)
+      return {true, scattered_columns(region, *form, together, ahead ? lanes : 1), ""};
     return {true, PrivateScatter(region, *form, slices, together, lanes, ahead ? lanes : 1).run(),
             ""};
   }

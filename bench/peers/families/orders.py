@@ -49,6 +49,7 @@ def median(a):
     return (a - middle) / ((a - middle).abs().median(1, keepdim=True).values + 1e-3)
 
 
+program("order/median_of_windows")(lambda a: a.unfold(1, 7, 1).median(-1).values)
 program("order/mode")(lambda a: a.mode(1).values)
 
 

@@ -56,6 +56,12 @@ def joint_histogram(a, b):
     return counts(bins[0] * 64 + bins[1], 4096).reshape(64, 64).float() / a.numel()
 
 
+@program("scatter/row_histograms")
+def row_histograms(a):
+    bins = (a * 32).floor().clamp(0, 31).long()
+    return torch.zeros(a.shape[0], 32, device=a.device).scatter_add(1, bins, torch.ones_like(a))
+
+
 @program("scatter/image_equalize")
 def image_equalize(a):
     table = counts(a.flatten().long(), 256).cumsum(0).float() * (255.0 / a.numel())

@@ -179,6 +179,9 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
         generator, {{"slices", own * (1 + rng.below(3))}, {"together", own}}));
     more.push_back(with_scatter_schedule(
         generator, {{"slices", 2 * (1 + rng.below(3))}, {"together", 2}, {"ahead", 1}}));
+    for (const int ahead : {0, 1}) // whole columns, some of which are left at the end
+      more.push_back(with_scatter_schedule(
+          generator, {{"slices", 1}, {"together", 1 + rng.below(4)}, {"ahead", ahead}}));
   }
   for (const Schedule& s : more)
     if (generator.lower(c.region, s, target).ok)

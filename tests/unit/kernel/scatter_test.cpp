@@ -1,4 +1,6 @@
 // Scatters on a CPU: in which order memory is gone through, and what is done for an update.
+#include "egret/functional.h"
+#include "egret/graph.h"
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/loops/tree.h"
@@ -125,6 +127,31 @@ TEST(Scatters, ComputeIndicesInVectors) {
   ASSERT_EQ(made(true).schedule.generator, "scatter");
   EXPECT_TRUE(computes_ahead(made(true).program)) << print(made(true).program);
   EXPECT_FALSE(computes_ahead(made(false).program)) << "nothing is computed";
+}
+
+/// Counts of each row's numbers, or of its indices as they are.
+Region row_counts(std::int64_t bins, bool computed) {
+  const std::int64_t rows = 300, numbers = 1000;
+  egret::Graph cx;
+  Tensor index = cx.tensor({rows, numbers}, computed ? DType::F32 : DType::I64, "numbers");
+  if (computed)
+    index = (floor(index * double(bins)).clamp(0, bins - 1)).to(DType::I64);
+  scatter_add(zeros({rows, bins}), 1, index, ones({rows, numbers})).retrieve();
+  for (Region& region : testing::regions_of(ir::parse_graph(cx.text()), target_of(2)))
+    if (classify(region) == Form::Scatter)
+      return std::move(region);
+  return {};
+}
+
+TEST(Scatters, OfRowsTakeAnUpdateOfSomeRowsInTurn) {
+  const auto made = [](std::int64_t bins, bool computed) {
+    return lower_greedily(row_counts(bins, computed), target_of(2));
+  };
+  const Chosen few = made(32, true);
+  ASSERT_EQ(to_string(few.schedule), "scatter ahead=1 slices=1 together=4");
+  EXPECT_TRUE(computes_ahead(few.program)) << print(few.program);
+  EXPECT_EQ(made(8000, true).schedule.knob("together", 0), 1) << "rows as large as the cache";
+  EXPECT_EQ(made(32, false).schedule.generator, "generic") << print(row_counts(32, false));
 }
 
 TEST(Scatters, CombineSlicesInVectorsOfBins) {
