@@ -20,30 +20,27 @@ Tensor leaky_relu(const Operand& a, double slope) {
   return where(x > 0, x, x * slope);
 }
 Tensor elu(const Operand& a, double alpha) {
-  const Tensor x = as_float(a, "elu");
-  return where(x > 0, x, expm1(x) * alpha);
+  return wide(a, "elu", [alpha](const Tensor& x) { return where(x > 0, x, expm1(x) * alpha); });
 }
 
 Tensor gelu(const Operand& a, Gelu form) {
-  const Tensor x = as_float(a, "gelu");
-  const DType type = x.dtype();
-  if (size_of(type) == 1) // the cube of 8 is too large for it
-    return gelu(x.to(DType::F32), form).to(type);
-  if (form == Gelu::Erf)
-    return x * 0.5 * (erf(x * constant(type, std::sqrt(0.5))) + 1);
-  const Tensor inner =
-      (x + x * x * x * constant(type, 0.044715)) * constant(type, std::sqrt(2 / M_PI));
-  return x * 0.5 * (tanh(inner) + 1);
+  return wide(a, "gelu", [form](const Tensor& x) {
+    const DType type = x.dtype();
+    if (form == Gelu::Erf)
+      return x * 0.5 * (erf(x * constant(type, std::sqrt(0.5))) + 1);
+    const Tensor inner =
+        (x + x * x * x * constant(type, 0.044715)) * constant(type, std::sqrt(2 / M_PI));
+    return x * 0.5 * (tanh(inner) + 1);
+  });
 }
 
 Tensor silu(const Operand& a) {
-  const Tensor x = as_float(a, "silu");
-  return x * sigmoid(x);
+  return wide(a, "silu", [](const Tensor& x) { return x * sigmoid(x); });
 }
 
 Tensor softplus(const Operand& a) {
-  const Tensor x = as_float(a, "softplus");
-  return maximum(x, 0) + log1p(exp(neg(abs(x))));
+  return wide(a, "softplus",
+              [](const Tensor& x) { return maximum(x, 0) + log1p(exp(neg(abs(x)))); });
 }
 
 Tensor log_sigmoid(const Operand& a) {

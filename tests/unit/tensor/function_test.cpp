@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace egret {
@@ -162,6 +163,18 @@ TEST(Elementwise, Activations) {
   expect_near(silu(x), {-0.14227762, -0.18877033, 0, 0.31122967, 2.85772238});
   expect_near(softplus(tensor({-100.0, 0.0, 100.0})), {0, 0.6931472, 100});
   expect_near(elu(x), {std::expm1(-3), std::expm1(-0.5), 0, 0.5, 3});
+}
+
+TEST(Elementwise, ActivationsOf16BitsAreRoundedOnce) {
+  const std::vector<std::function<Tensor(const Tensor&)>> all = {
+      [](const Tensor& x) { return gelu(x); }, [](const Tensor& x) { return gelu(x, Gelu::Tanh); },
+      [](const Tensor& x) { return silu(x); }, [](const Tensor& x) { return elu(x, 0.7); },
+      [](const Tensor& x) { return softplus(x); }};
+  for (const DType type : {DType::BF16, DType::F16}) {
+    const Tensor x = linspace(-6, 6, 1001).to(type).eval();
+    for (const auto& f : all)
+      EXPECT_EQ(f(x).to_vector<float>(), f(x.to(DType::F32)).to(type).to_vector<float>());
+  }
 }
 
 // As in PyTorch: a value that is no number stays one, and its gradient passes.
