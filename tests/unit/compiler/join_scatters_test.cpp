@@ -58,9 +58,10 @@ TEST(JoinScatters, KeepTheOrderOfUpdates) {
       const auto expected = backend::reference::expect(chain.g, inputs)[0];
       const auto compared = backend::reference::compare(result, expected, "sum");
       EXPECT_TRUE(compared.ok) << compared.message;
-      if (op != Op::ScatterAdd) // whose sums are rounded once
+      if (op != Op::ScatterAdd) { // whose sums are rounded once
         EXPECT_EQ(result.bytes, backend::reference::execute(chain.g, inputs)[0].bytes)
             << info_of(op).name << " seed " << seed;
+      }
     }
   }
 }
