@@ -4,6 +4,7 @@
 
 #include <malloc.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -487,7 +488,7 @@ int nvrtcDestroyProgram(OpaqueProgram** program) {
 }
 int nvrtcCompileProgram(OpaqueProgram* program, int, const char* const*) {
   std::lock_guard lock(mutex);
-  ++state.compilations;
+  ++std::atomic_ref(state.compilations);
   const bool fails =
       state.compile_error &&
       (!state.only_texts_with || program->text.find(state.only_texts_with) != std::string::npos);

@@ -4,6 +4,7 @@
 // launch calls back the test.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,8 +35,11 @@ struct FakeCuda {
 
   std::size_t used = 0; ///< bytes of device memory handed out
   std::uint64_t allocations = 0, launches = 0, copies = 0, graphs_made = 0, graph_launches = 0,
-                nodes_changed = 0, compilations = 0, modules = 0, tensor_maps = 0,
+                nodes_changed = 0, modules = 0, tensor_maps = 0,
                 early_launches = 0; ///< asked for with programmatic stream serialization
+  std::uint64_t compilations = 0;   ///< by any thread: to be read with compilations_now()
+
+  std::uint64_t compilations_now() { return std::atomic_ref(compilations).load(); }
 };
 
 /// Device addresses are those of the host with some bits turned over, so that using one on the host

@@ -44,7 +44,7 @@ TEST_F(CubinCacheTest, ASecondProcessCompilesNothing) {
   EXPECT_EQ(second.log, first.log);
   EXPECT_EQ(second.kernels, first.kernels);
   EXPECT_EQ(second.seconds, first.seconds);
-  EXPECT_EQ(fake.compilations, 1u);
+  EXPECT_EQ(fake.compilations_now(), 1u);
 }
 
 TEST_F(CubinCacheTest, ADeviceSaysWhichKernelsItFound) {
