@@ -57,9 +57,9 @@ protected:
         "egraph run " + f + "/p.egg --save-report {}"};
   }
   Ran run(const std::string& command, const std::string& output) const {
-    return egret_command(fmt::format(fmt::runtime(command), output),
-                         "EGRET_CACHE=" + (folder_ / "cache").string());
+    return egret_command(fmt::format(fmt::runtime(command), output), own_cache());
   }
+  std::string own_cache() const { return "EGRET_CACHE=" + (folder_ / "cache").string(); }
   test::TempFolder folder_;
 };
 
@@ -78,9 +78,12 @@ TEST_F(Outputs, GoIntoAPipeAndLeaveIt) {
   const auto pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& command : commands()) {
-    const std::string line = fmt::format(
-        "cat {0} >{0}.read & {1} {2} >/dev/null 2>&1; code=$?; wait; exit $code", pipe.string(),
-        EGRET_TEST_TOOL, fmt::format(fmt::runtime(command), pipe.string()));
+    // A command that fails may not have opened the pipe, for which its reader waits.
+    const std::string line =
+        fmt::format("cat {0} >{0}.read & reader=$!; {1} {2} {3} >/dev/null 2>&1; code=$?; "
+                    "[ $code = 0 ] || kill $reader; wait; exit $code",
+                    pipe.string(), own_cache(), EGRET_TEST_TOOL,
+                    fmt::format(fmt::runtime(command), pipe.string()));
     const int status = std::system(line.c_str());
     EXPECT_EQ(WEXITSTATUS(status), 0) << command;
     EXPECT_FALSE(test::read_file(pipe.string() + ".read").empty()) << command;

@@ -160,10 +160,12 @@ TEST(Tool, EscapeCharactersOfFilesDoNotReachTheTerminal) {
 }
 
 TEST(Tool, ReadingEndsWhereAFileDoesNot) {
+  const test::TempFolder folder;
+  const std::string cache = "EGRET_CACHE=" + (folder / "cache").string();
   for (const char* arguments :
        {"run /dev/zero", "compile /dev/zero", "bisect /dev/zero", "cache import /dev/zero",
         "train text --data /dev/zero", "run /proc/self/mem"}) {
-    const Ran ran = egret_command(arguments);
+    const Ran ran = egret_command(arguments, cache);
     EXPECT_EQ(ran.code, 1) << arguments;
     expect_contains(ran.err, std::string_view(arguments).find("mem") == std::string_view::npos
                                  ? "/dev/zero: it has more than"
