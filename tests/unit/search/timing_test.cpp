@@ -99,8 +99,8 @@ TEST(CostModel, RanksVectorsBeforeScalars) {
   for (const Candidate& c : candidates_of(trial.region, device->target(),
                                           usual_machine(device->target()), trial.sizes, 0, 0)
                                 .list) {
-    if (c.schedule.generator == "elementwise")
-      vectors = c.predicted;
+    if (vectors == 0 && c.schedule.generator == "elementwise")
+      vectors = c.predicted; // the first's are as wide as the target has them
     if (c.schedule.generator == "generic" && c.schedule.knob("vector", 1) == 0)
       scalars = c.predicted;
   }
