@@ -4,6 +4,7 @@
 
 #include "kernel/families.h"
 #include "loops/space.h"
+#include "support/loop_options.h"
 #include "support/loop_regions.h"
 #include "support/random_graph.h"
 
@@ -66,7 +67,7 @@ inline void check_gpu_products(std::uint64_t first, std::uint64_t count) {
     for (const RegionCase& made :
          region_cases(g, random_inputs(g, seed, {.special = false}), gpu)) {
       const RegionCase c = aligned_for(made, gpu);
-      const loops::LoopSpace space = loops::loop_space(c.region, gpu);
+      const loops::LoopSpace space = loops::loop_space(c.region, gpu, unhurried());
       EXPECT_EQ(space.report.unproved, 0u) << description;
       for (const loops::LoopTree& one : space.trees) {
         kernel::Schedule schedule;

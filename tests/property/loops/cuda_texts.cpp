@@ -5,6 +5,7 @@
 #include "backend/cuda/target.h"
 #include "kernel/families.h"
 #include "loops/space.h"
+#include "support/loop_options.h"
 #include "support/loop_regions.h"
 #include "support/nvrtc.h"
 
@@ -32,7 +33,8 @@ TEST(GpuLoopTexts, CompileWithoutSpills) {
     g.outputs = make(g);
     const auto regions = testing::regions_of(g, target);
     ASSERT_EQ(regions.size(), 1u);
-    const loops::LoopSpace space = loops::loop_space(regions[0], target, {.trees = 3});
+    const loops::LoopSpace space =
+        loops::loop_space(regions[0], target, testing::unhurried({.trees = 3}));
     EXPECT_EQ(space.trees.size(), 3u) << kernel::print(regions[0]);
     for (const loops::LoopTree& one : space.trees) {
       kernel::Schedule schedule;

@@ -5,6 +5,7 @@
 #include "loops/facts.h"
 #include "loops/space.h"
 #include "loops/terms.h"
+#include "support/loop_options.h"
 #include "support/loop_regions.h"
 #include "support/random_graph.h"
 #include "support/targets.h"
@@ -433,7 +434,7 @@ std::vector<Case> all_cases() {
 
 /// Everything but one rule and what is known of trees.
 LoopOptions only(const std::string& rule) {
-  LoopOptions options;
+  LoopOptions options = testing::unhurried();
   for (const loops::RuleText& other : loops::rules_of(loops::rules_text()))
     if (other.name != rule && other.ruleset != "known")
       options.without.push_back(other.name);

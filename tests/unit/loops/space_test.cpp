@@ -6,6 +6,7 @@
 #include "loops/nests.h"
 #include "loops/space.h"
 #include "loops/terms.h"
+#include "support/loop_options.h"
 #include "support/loop_regions.h"
 #include "support/random_graph.h"
 #include "support/targets.h"
@@ -42,7 +43,8 @@ Region running_sums() {
   });
 }
 
-bool proved(const Region& region, const TreePtr& t, const LoopOptions& options = {}) {
+bool proved(const Region& region, const TreePtr& t,
+            const LoopOptions& options = testing::unhurried()) {
   LoopReport report;
   return loops::prove(region, target(), {t}, options, report)[0];
 }
@@ -73,7 +75,7 @@ TEST(LoopTermsTest, UnknownSizesComeBack) {
 TEST(LoopSpaceTest, TilesOfAProductAreProvedAndDifferByShape) {
   const auto best = [](std::int64_t m, std::int64_t n, std::int64_t k) {
     const Region region = testing::matrix_product(m, n, k);
-    const LoopSpace space = loops::loop_space(region, target());
+    const LoopSpace space = loops::loop_space(region, target(), testing::unhurried());
     EXPECT_FALSE(space.trees.empty());
     EXPECT_EQ(space.report.unproved, 0u);
     EXPECT_EQ(tree::why_not(region, *space.trees.at(0).tree), "");
@@ -96,7 +98,8 @@ TEST(LoopSpaceTest, TilesFollowTheMachine) {
   narrow.l1_bytes = 8 << 10;
   narrow.l2_bytes = 64 << 10;
   const auto text = [&](const Target& t) {
-    return tree::to_text(*loops::loop_space(region, t).trees.at(0).tree, region);
+    return tree::to_text(*loops::loop_space(region, t, testing::unhurried()).trees.at(0).tree,
+                         region);
   };
   EXPECT_NE(text(narrow), text(target()));
   EXPECT_EQ(text(narrow).find("16,1,vector"), std::string::npos);
@@ -106,7 +109,7 @@ TEST(LoopSpaceTest, ProductsOfNarrowFactorsGetMatrixLoops) {
   Target pairs = target();
   testing::set_units(pairs, true);
   const auto of_matrices = [](const Region& region, const Target& t) {
-    const LoopSpace space = loops::loop_space(region, t);
+    const LoopSpace space = loops::loop_space(region, t, testing::unhurried());
     EXPECT_FALSE(space.trees.empty());
     EXPECT_EQ(space.report.unproved, 0u);
     std::vector<std::string> found;
@@ -146,7 +149,7 @@ std::vector<std::string> gpu_trees(const testing::MakeGraph& make) {
       testing::region_cases(g, testing::random_inputs(g, 3, {.special = false}), gpu);
   EXPECT_EQ(cases.size(), 1u);
   const testing::RegionCase c = testing::aligned_for(cases.at(0), gpu);
-  const LoopSpace space = loops::loop_space(c.region, gpu);
+  const LoopSpace space = loops::loop_space(c.region, gpu, testing::unhurried());
   EXPECT_EQ(space.report.unproved, 0u);
   EXPECT_GE(space.trees.size(), 4u);
   std::vector<std::string> found;
@@ -284,7 +287,7 @@ TEST(GpuLoopSpaceTest, BlocksShareSumsWithFewResults) {
 
 TEST(LoopSpaceTest, StagesShareLoops) {
   const Region region = testing::softmax_rows(512, 1000);
-  const LoopSpace space = loops::loop_space(region, target());
+  const LoopSpace space = loops::loop_space(region, target(), testing::unhurried());
   ASSERT_FALSE(space.trees.empty());
   const std::string best = tree::to_text(*space.trees[0].tree, region);
   EXPECT_TRUE(best.starts_with("for(0,")) << "one nest for all stages: " << best;
@@ -317,7 +320,7 @@ TEST(LoopSpaceTest, SumsAreNotReadBeforeTheyAreFinished) {
             region);
   EXPECT_FALSE(proved(region, early));
   // A rule that forgets to ask is believed by the e-graph, and caught by the check of the tree.
-  LoopOptions wrong;
+  LoopOptions wrong = testing::unhurried();
   wrong.rules =
       R"((rule ((= t (For a n s k (Then x y)))) ((union t (Then (For a n s k x) (For a n s k y))))
                      :ruleset fission :name "wrong-fission")
@@ -332,7 +335,7 @@ TEST(LoopSpaceTest, RunningSumsKeepTheirOrder) {
   const TreePtr turned =
       parse("for(0,8,1,serial,acc(0,for(1,8,1,serial,for(1,4,8,serial,body(0)))))", region);
   EXPECT_FALSE(proved(region, turned));
-  LoopOptions wrong;
+  LoopOptions wrong = testing::unhurried();
   wrong.rules =
       R"((rule ((= t (For a n s k (For b m r l x)))) ((union t (For b m r l (For a n s k x))))
                      :ruleset roles :name "wrong-exchange"))";
@@ -346,7 +349,7 @@ TEST(LoopSpaceTest, SumsStayInOrderWhereTheyMust) {
       parse("for(0,8,1,serial,for(1,16,1,serial,acc(0,for(2,4,16,serial,for(2,16,1,vector,body(0)"
             ")))))",
             region);
-  LoopOptions strict;
+  LoopOptions strict = testing::unhurried();
   strict.reassociate = false;
   EXPECT_TRUE(proved(region, lanes));
   EXPECT_FALSE(proved(region, lanes, strict));
@@ -356,7 +359,7 @@ TEST(LoopSpaceTest, SumsStayInOrderWhereTheyMust) {
 
 TEST(LoopSpaceTest, RulesThatDivergeStopAtTheirBudgetAndAreNamed) {
   const Region region = testing::softmax_rows(8, 32);
-  LoopOptions options;
+  LoopOptions options = testing::unhurried();
   options.rules =
       R"((rule ((= t (For a (N n) s "serial" x))) ((union t (For a (N (+ n 1)) s "serial" x)))
                        :ruleset fuse :name "grows-for-ever"))";
@@ -380,7 +383,7 @@ TEST(LoopSpaceTest, ManyAxesNoPointsAndUnknownSizesAreTaken) {
     const Expr n = Expr::symbol("n", 1, 4096);
     return std::vector{g.reduce(Op::ReduceSum, g.input("x", DType::F32, {n, 100}), {1})};
   });
-  const LoopSpace space = loops::loop_space(unknown, target());
+  const LoopSpace space = loops::loop_space(unknown, target(), testing::unhurried());
   EXPECT_FALSE(space.trees.empty());
   EXPECT_EQ(space.report.unproved, 0u);
 }

@@ -4,6 +4,7 @@
 #include "kernel/loops/tree.h"
 #include "loops/space.h"
 #include "support/amx.h"
+#include "support/loop_options.h"
 #include "support/loop_regions.h"
 #include "support/targets.h"
 
@@ -109,7 +110,7 @@ TEST(LoopTiles, AreProposedWhereTheCpuHasThem) {
   testing::set_units(target, false, true); // none but tiles
   for (const char* left : {"mk", "km"}) {
     const Region region = product(left, "kn");
-    const loops::LoopSpace space = loops::loop_space(region, target);
+    const loops::LoopSpace space = loops::loop_space(region, target, testing::unhurried());
     EXPECT_EQ(space.report.unproved, 0u);
     int tiles = 0;
     for (const loops::LoopTree& one : space.trees) {
@@ -122,7 +123,8 @@ TEST(LoopTiles, AreProposedWhereTheCpuHasThem) {
     EXPECT_GT(tiles, 0);
   }
   testing::set_units(target, false);
-  for (const loops::LoopTree& one : loops::loop_space(product(), target).trees)
+  for (const loops::LoopTree& one :
+       loops::loop_space(product(), target, testing::unhurried()).trees)
     EXPECT_EQ(kernel::loops::to_text(*one.tree, product()).find("matrix"), std::string::npos);
 }
 

@@ -5,6 +5,7 @@
 #include "kernel/builder.h"
 #include "support/bad_kernels.h"
 #include "support/cpu_levels.h"
+#include "support/loop_options.h"
 #include "support/loop_regions.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +85,7 @@ TEST(Candidates, OfAGpuHaveLoopTreesAmongThem) {
   const auto sizes = sizes_to_try(region);
   Candidates found = candidates_of(region, gpu, machine, sizes, 2, 0);
   const std::size_t others = found.list.size();
-  const auto report = add_loop_trees(found, region, gpu, machine, sizes, {});
+  const auto report = add_loop_trees(found, region, gpu, machine, sizes, testing::unhurried());
   EXPECT_EQ(report.note, "");
   EXPECT_GT(found.list.size(), others);
   EXPECT_LE(found.list.size(), others + 8);
