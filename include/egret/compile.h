@@ -293,10 +293,12 @@ public:
   /// arrays; its header tells of each. Arguments by non-const reference, and captured tensors that
   /// the function changes, are arrays that it replaces; sizes of CompileOptions::dims are numbers.
   /// Captured tensors that it only reads are part of the library, with the values that they have
-  /// now. Kernels are chosen by the cost model for C on this machine. Error(State) before the first
-  /// call and where a captured tensor no longer fits; Error(Value) when NAME is no C identifier;
-  /// Error(Unsupported) above 64 MiB of captured values; Error(File) where a file cannot be
-  /// written; Error(Device) when there is no C compiler for NAME.so.
+  /// now. What ran on a GPU becomes a library for GPUs, with its kernels' machine code, over the
+  /// CUDA driver alone (docs/export.md). Else kernels are chosen by the cost model for C on this
+  /// machine. Error(State) before the first call and where a captured tensor no longer fits;
+  /// Error(Value) when NAME is no C identifier; Error(Unsupported) above 64 MiB of captured values,
+  /// and naming the kernel that NVRTC refuses; Error(File) where a file cannot be written;
+  /// Error(Device) when there is no C compiler for NAME.so.
   void export_library(const std::string& path) const { CompiledBase::export_library(path); }
   /// Writes what the last call ran as an ONNX model (opset 19), for ONNX Runtime, Netron and others
   /// (docs/export.md). Inputs and outputs are those of export_library(); captured tensors that the

@@ -2,6 +2,8 @@
 
 #include "backend/c/c_device.h"
 #include "backend/c/compiler.h"
+#include "backend/c/library_names.h"
+#include "backend/cuda/c_library.h"
 #include "compiler/compile.h"
 #include "support/fail.h"
 #include "support/output_file.h"
@@ -13,21 +15,43 @@ namespace egret::compiler {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+backend::c::LibraryText cuda_library(const ir::Graph& graph, Options options,
+                                     const backend::c::LibraryInterface& interface,
+                                     backend::Device& device) {
+  options.chains = true;
+  KernelCache cache;
+  const Compiled compiled = compile_graph(graph, options, device, cache);
+  std::vector<backend::cuda::LibraryStep> steps;
+  for (const PlannedWork& work : work_of(compiled))
+    steps.push_back({work.step, work.program, work.settled});
+  return backend::cuda::render_library(compiled.plan, steps, graph, interface, device.target(),
+                                       *backend::cuda::Nvrtc::instance(),
+                                       &backend::cuda::CubinCache::instance());
+}
+
+} // namespace
+
 backend::c::LibraryText c_library(const ir::Graph& graph, const Options& options,
-                                  const backend::c::LibraryInterface& interface) {
+                                  const backend::c::LibraryInterface& interface,
+                                  backend::Device& device) {
   Options chosen = options;
-  chosen.effort = std::min(options.effort.value_or(Effort::None), Effort::Quick);
-  chosen.tuner = nullptr;
   chosen.libraries = false;
   chosen.steady.clear(); // values that are derived from parameters would be further inputs
-  const auto device = backend::c::make_c_source_device();
+  if (device.target().device == "cuda")
+    return cuda_library(graph, std::move(chosen), interface, device);
+  chosen.effort = std::min(options.effort.value_or(Effort::None), Effort::Quick);
+  chosen.tuner = nullptr;
+  const auto text_of_c = backend::c::make_c_source_device();
   KernelCache cache;
-  const Compiled compiled = compile_graph(graph, chosen, *device, cache);
+  const Compiled compiled = compile_graph(graph, chosen, *text_of_c, cache);
   return backend::c::render_library(compiled.plan, graph, interface);
 }
 
 std::string library_name(const fs::path& path) {
-  const std::string ending = path.extension().string(), name = path.stem().string();
+  const std::string ending = path.extension().string();
+  std::string name = path.stem().string();
   if (ending != ".c" && ending != ".so")
     fail(ErrorKind::Value, "library: {} ends in neither .c nor .so", printable(path.string()));
   if (!backend::c::is_function_name(name))

@@ -2,17 +2,21 @@
 #pragma once
 
 #include "backend/c/library.h"
+#include "backend/common/device.h"
 #include "compiler/options.h"
 
 #include <filesystem>
 
 namespace egret::compiler {
 
-/// The graph compiled for C on a machine with this one's caches, as text. Of `options`, the memory
-/// limit, rules, deterministic and donated outputs hold; nothing is measured, so that an effort
-/// above Quick is Quick. Errors of compile_graph() and backend::c::render_library().
+/// The graph compiled for `device`, as text. For a GPU of CUDA, its kernels are chosen as for a run
+/// with `options`, without products of libraries. For every other device it is compiled for C on a
+/// machine with this one's caches: of `options`, the memory limit, rules, deterministic and donated
+/// outputs hold; nothing is measured, so that an effort above Quick is Quick. Errors of
+/// compile_graph() and of render_library() of backend::c and backend::cuda.
 backend::c::LibraryText c_library(const ir::Graph& graph, const Options& options,
-                                  const backend::c::LibraryInterface& interface);
+                                  const backend::c::LibraryInterface& interface,
+                                  backend::Device& device);
 
 /// The file's name without its ending, as the library's function is called. Error(Value) when the
 /// path does not end in .c or .so, or the rest is no name of a C function.

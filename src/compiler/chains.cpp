@@ -261,6 +261,29 @@ std::vector<bool> launched_alone(const Plan& plan, const std::vector<Chain>& cha
   return alone;
 }
 
+namespace {
+
+// Inputs that no step writes are settled as soon as all launches from before the plan have ended;
+// those of the plan, several of which may overlap, leave them as they are. What came before has
+// ended when a launch begins behind one of this plan that did not let it begin at once.
+void find_settled(const Plan& plan, std::vector<PlannedWork>& all) {
+  bool alone = false;
+  for (PlannedWork& work : all) {
+    const kernel::KernelProgram* program = work.program;
+    const auto is_input = [&](const kernel::Buffer& b) {
+      const int slot = work.step->slots[static_cast<std::size_t>(b.argument)];
+      return plan.slots[static_cast<std::size_t>(slot)].kind == kernel::SlotKind::Input;
+    };
+    if (program && has_settled(*program))
+      work.settled = alone && std::ranges::all_of(program->buffers, [&](const kernel::Buffer& b) {
+                       return !b.settled || is_input(b);
+                     });
+    alone = alone || !program || !begins_next_at_once(*program); // copies do not overlap
+  }
+}
+
+} // namespace
+
 std::vector<PlannedWork> work_of(const Compiled& compiled) {
   const Plan& plan = compiled.plan;
   std::vector<PlannedWork> all;
@@ -286,6 +309,7 @@ std::vector<PlannedWork> work_of(const Compiled& compiled) {
     s += work.count;
     all.push_back(work);
   }
+  find_settled(plan, all);
   return all;
 }
 

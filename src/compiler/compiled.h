@@ -35,6 +35,7 @@ struct PlannedWork {
   const kernel::KernelProgram* program = nullptr; ///< null: a copy
   const backend::Artifact* artifact = nullptr;
   int first = 0, count = 1; ///< steps of the plan
+  bool settled = false;     ///< backend::Work::settled, where all is launched as it is listed
 };
 /// Of the whole plan in order, chains being one launch each; pointers into `compiled`.
 std::vector<PlannedWork> work_of(const Compiled& compiled);

@@ -41,7 +41,6 @@ public:
     ensure(compiled_.report.kernels.size() == static_cast<std::size_t>(launches_),
            "a report tells of {} kernels and the plan has {}", compiled_.report.kernels.size(),
            launches_);
-    find_settled();
     if (!device.interprets() && !options.inject_fault)
       for (kernel::KernelEntry& entry : compiled_.plan.kernels)
         entry.program.body = kernel::Block(); // lowered again where it is asked for
@@ -65,7 +64,6 @@ private:
     options.chains = true;
     return options;
   }
-  void find_settled();
   kernel::KernelProgram program_of(const kernel::KernelEntry& entry) const;
   std::vector<compiler::PlannedWork> single_steps() const;
   // What one run works with; kept by each thread so that a steady state allocates nothing.
@@ -102,7 +100,6 @@ private:
   int workers_;
   compiler::Compiled compiled_;
   std::vector<compiler::PlannedWork> planned_;
-  std::vector<bool> settled_; ///< by planned work: Work::settled
   compiler::KernelCache& cache_;
   /// By kernel: those that only chains launch, once their steps have run one by one.
   mutable std::vector<std::shared_ptr<const backend::Artifact>> single_;
@@ -230,27 +227,6 @@ std::vector<compiler::PlannedWork> PlanProgram::single_steps() const {
   return steps;
 }
 
-// Inputs that no step writes are settled as soon as all launches from before the plan have ended;
-// those of the plan, several of which may overlap, leave them as they are. What came before has
-// ended when a launch begins behind one of this plan that did not let it begin at once.
-void PlanProgram::find_settled() {
-  const kernel::Plan& plan = compiled_.plan;
-  settled_.assign(planned_.size(), false);
-  bool alone = false;
-  for (std::size_t i = 0; i < planned_.size(); ++i) {
-    const kernel::KernelProgram* program = planned_[i].program;
-    const auto is_input = [&](const kernel::Buffer& b) {
-      const int slot = planned_[i].step->slots[static_cast<std::size_t>(b.argument)];
-      return plan.slots[static_cast<std::size_t>(slot)].kind == kernel::SlotKind::Input;
-    };
-    if (program && has_settled(*program))
-      settled_[i] = alone && std::ranges::all_of(program->buffers, [&](const kernel::Buffer& b) {
-                      return !b.settled || is_input(b);
-                    });
-    alone = alone || !program || !begins_next_at_once(*program); // copies do not overlap
-  }
-}
-
 void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
                             std::span<const RunInput> inputs, Scratch& scratch) const {
   const kernel::Plan& plan = compiled_.plan;
@@ -283,8 +259,7 @@ void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, cons
       continue;
     work.artifact = one.artifact;
     work.program = one.program;
-    if (planned.data() == planned_.data()) // else the steps are watched one by one
-      work.settled = settled_[static_cast<std::size_t>(&one - planned.data())];
+    work.settled = one.settled;
     work.block.pointers = scratch.pointers.data() + scratch.pointers.size();
     work.block.dims = scratch.dims.data() + scratch.dims.size();
     work.block.scalars = scratch.scalars.data() + scratch.scalars.size();

@@ -53,9 +53,11 @@ public:
   }
 
   backend::c::LibraryText library() const {
+    const runtime::ThreadDevice device(device_for(traced_.placement));
     compiler::Options options = traced_.options;
-    runtime::Runtime::instance().complete(options);
-    return compiler::c_library(graph_, options, interface_);
+    runtime::Runtime& runtime = runtime::Runtime::instance();
+    runtime.complete(options);
+    return compiler::c_library(graph_, options, interface_, runtime.device());
   }
 
   void write_onnx(const std::string& path) const {

@@ -88,7 +88,8 @@ void write_library(const std::string& path, const ir::Graph& graph,
     result.shape = node.shape;
     interface.results.push_back(std::move(result));
   }
-  compiler::write_c_library(path, compiler::c_library(graph, options, interface));
+  compiler::write_c_library(
+      path, compiler::c_library(graph, options, interface, runtime::Runtime::instance().device()));
 }
 
 /// The graph in the form that the ending of `path` tells.
@@ -198,6 +199,7 @@ void add_compile_command(CLI::App& app) {
                   "  egret compile graph.txt --emit tree > schedules.txt\n"
                   "  egret compile graph.txt --schedule schedules.txt --emit program\n"
                   "  egret compile graph.txt --export model.c\n"
+                  "  egret compile graph.txt --device cuda --export model.so\n"
                   "  egret compile graph.txt --export model.onnx\n"
                   "  egret compile graph.txt --program rules.egg\n"
                   "  egret egraph run --tensors rules.egg");
@@ -263,8 +265,8 @@ void add_compile_command(CLI::App& app) {
   command
       ->add_option(
           "--export", options->exported,
-          "Write a C library that needs nothing of egret, NAME.c or NAME.so, and NAME.h, or "
-          "an ONNX model, NAME.onnx (docs/export.md)")
+          "Write a C library for the device that needs nothing of egret, NAME.c or NAME.so, and "
+          "NAME.h, or an ONNX model, NAME.onnx (docs/export.md)")
       ->check(CLI::Validator(
           [](const std::string& name) -> std::string {
             const std::string ending = std::filesystem::path(name).extension();

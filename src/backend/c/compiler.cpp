@@ -79,7 +79,7 @@ std::string Compiler::compile(std::string_view text, const std::string& name) co
   write(source, text);
   std::vector<std::string> command{command_};
   command.insert(command.end(), std::begin(kFlags), std::end(kFlags));
-  command.insert(command.end(), {"-o", object.string(), source.string(), "-lm"});
+  command.insert(command.end(), {"-o", object.string(), source.string(), "-lm", "-ldl"});
   const Ended ended = run_process(command, {words, {}});
   if (const std::string why = ended.why_not_run(); !why.empty())
     fail(ErrorKind::Device, "c: {} cannot be run: {}", printable(command_), why);

@@ -50,8 +50,4 @@ struct LibraryText {
 LibraryText render_library(const kernel::Plan& plan, const ir::Graph& graph,
                            const LibraryInterface& interface);
 
-/// Whether the word may name the function: letters, digits and underscores, at most 63, from a
-/// letter on; no keyword, and nothing that the C library's headers declare.
-bool is_function_name(std::string_view word);
-
 } // namespace egret::backend::c

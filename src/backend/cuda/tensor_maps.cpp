@@ -9,10 +9,11 @@ namespace egret::backend::cuda {
 
 namespace {
 
-// Numbers of the driver's API: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
-constexpr int kSwizzleNone = 0, kSwizzle128 = 3, kPromote128 = 2;
+constexpr int kPromote128 = 2; // CUtensorMapL2promotion
 
-int type_number(DType type) {
+} // namespace
+
+int tensor_map_type(DType type) {
   switch (type) {
   case DType::F16:
     return 6;
@@ -27,7 +28,9 @@ int type_number(DType type) {
   }
 }
 
-} // namespace
+int tensor_map_swizzle(int bytes) {
+  return bytes == 128 ? 3 : 0;
+}
 
 TensorMaps::TensorMaps(const kernel::KernelProgram& program) : kernel_(program.name) {
   if (program.tensor_maps.size() > kMost)
@@ -73,12 +76,12 @@ void TensorMaps::encode(const Context& context, void* const* pointers, const std
     }
     Encoded encoded;
     void* const base = static_cast<std::byte*>(pointers[m.argument]) + m.offset.at(dims) * size;
-    context.driver().check(context.api().cuTensorMapEncodeTiled(
-                               &encoded, type_number(m.dtype), static_cast<unsigned>(m.box.size()),
-                               base, extents.data(), strides.data(), box.data(), steps.data(), 0,
-                               m.swizzle == 128 ? kSwizzle128 : kSwizzleNone, kPromote128, 0),
-                           "making the tensor map of {} at {} for kernel {}", m.buffer, base,
-                           kernel_);
+    context.driver().check(
+        context.api().cuTensorMapEncodeTiled(
+            &encoded, tensor_map_type(m.dtype), static_cast<unsigned>(m.box.size()), base,
+            extents.data(), strides.data(), box.data(), steps.data(), 0,
+            tensor_map_swizzle(m.swizzle), kPromote128, 0),
+        "making the tensor map of {} at {} for kernel {}", m.buffer, base, kernel_);
     std::memcpy(to + i * kBytes, &encoded, kBytes);
   }
 }

@@ -12,6 +12,10 @@
 
 namespace egret::backend::cuda {
 
+// Numbers of the driver's API: CUtensorMapDataType, CUtensorMapSwizzle.
+int tensor_map_type(DType type);
+int tensor_map_swizzle(int bytes); ///< of kernel::TensorMap
+
 class TensorMaps {
 public:
   static constexpr std::size_t kBytes = 128; ///< of an encoded map

@@ -1,6 +1,5 @@
 // Compiled functions and graphs as C libraries: their values, when they are called from C.
-#include "backend/c/compiler.h"
-#include "support/c_compiler.h"
+#include "support/exported_library.h"
 #include "support/run_tool.h"
 
 #include "egret/compile.h"
@@ -18,9 +17,11 @@
 namespace egret {
 namespace {
 
-using backend::c::Library;
 using test::egret_command;
+using test::expect_close;
 using test::expect_contains;
+using test::Mlp;
+using test::mlp;
 using test::Ran;
 
 template <class F>
@@ -33,50 +34,7 @@ std::string error_of(const F& act) {
   return "no error";
 }
 
-class Export : public ::testing::Test {
-protected:
-  void SetUp() override { EGRET_NEEDS_C_COMPILER(); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  /// The function of a library that was written to the folder.
-  template <class F>
-  F* function(const std::string& name) {
-    libraries_.push_back(std::make_unique<Library>(path(name + ".so")));
-    return reinterpret_cast<F*>(libraries_.back()->function(name));
-  }
-  /// Compiles and runs a program of the folder; 0 when it was compiled without a warning and
-  /// returned 0.
-  int run_c(const std::string& sources, const std::string& flags = "",
-            const std::string& before = "") {
-    const std::string command =
-        fmt::format("cd {} && cc -std=c11 -O1 -ffp-contract=off -fwrapv -fno-strict-aliasing -Wall "
-                    "-Wextra -Wpedantic -Werror {} {} -o program -lm 2>words && {} ./program",
-                    folder_.path().string(), flags, sources, before);
-    const int code = std::system(command.c_str());
-    EXPECT_EQ(code, 0) << test::read_file(folder_ / "words");
-    return code;
-  }
-
-  test::TempFolder folder_;
-  std::vector<std::unique_ptr<Library>> libraries_;
-};
-
-void expect_close(const std::vector<float>& got, const Tensor& want, float tolerance = 2e-5F) {
-  const std::vector<float> values = want.to_vector<float>();
-  ASSERT_EQ(got.size(), values.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], values[i], tolerance * (1 + std::abs(values[i]))) << i;
-}
-
-struct Mlp {
-  nn::Linear in, out;
-  Tensor operator()(const Tensor& x) const { return out(relu(in(x))); }
-  EGRET_FIELDS(in, out)
-};
-
-Mlp mlp(Generator& generator) {
-  return {nn::Linear(20, 33, generator), nn::Linear(33, 7, generator)};
-}
+class Export : public test::ExportedLibraries {};
 
 TEST_F(Export, WeightsThatAreCapturedArePartOfIt) {
   Generator generator(1);

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace egret::backend::cuda;
@@ -97,10 +98,25 @@ void run_node(const OpaqueGraphNode& node) {
                    state.launcher_data);
 }
 
-// A real driver knows the size of a kernel's parameters from its code; here they are a heap block
-// of their own.
-std::vector<char> copy_args(void* args) {
-  std::vector<char> bytes(malloc_usable_size(args));
+/// What PTX begins with here.
+constexpr std::string_view kPtx = "// PTX\n";
+
+/// The number behind `before` in the text; 0 where there is none.
+std::size_t number_behind(const std::string& text, const char* before) {
+  const std::size_t at = text.find(before);
+  return at == std::string::npos
+             ? 0
+             : std::strtoull(text.c_str() + at + std::strlen(before), nullptr, 10);
+}
+
+// A driver knows the size of a kernel's parameters from its code: here from the struct in its text.
+// Machine code of the real NVRTC has none; its parameters are a heap block of their own.
+std::vector<char> copy_args(const std::string& text, void* args) {
+  const std::string head = text.substr(0, text.find("__global__"));
+  std::size_t words = number_behind(head, "void* p[") + number_behind(head, "long long d[") +
+                      number_behind(head, "unsigned long long s[") +
+                      (head.find("unsigned long long settled") != std::string::npos);
+  std::vector<char> bytes(words > 0 ? 8 * words : malloc_usable_size(args));
   std::memcpy(bytes.data(), args, bytes.size());
   return bytes;
 }
@@ -108,7 +124,7 @@ std::vector<char> copy_args(void* args) {
 void handle(StreamHandle stream, OpaqueGraphNode node) {
   // Nodes outlive their graph, so that a use after its end is seen and refused.
   static std::deque<OpaqueGraphNode> kept;
-  if (stream->capturing)
+  if (stream && stream->capturing)
     stream->capturing->nodes.push_back(&kept.emplace_back(std::move(node)));
   else
     run_node(node);
@@ -336,7 +352,10 @@ Result cuEventElapsedTime(float* ms, EventHandle, EventHandle) {
 Result cuModuleLoadData(ModuleHandle* module, const void* code) {
   NEEDS_CONTEXT
   FAKE("cuModuleLoadData")
-  *module = new OpaqueModule{static_cast<const char*>(code), {}};
+  const std::string text = static_cast<const char*>(code);
+  if (state.only_ptx && !text.starts_with(kPtx))
+    return kNoBinaryForGpu;
+  *module = new OpaqueModule{text, {}};
   ++state.modules;
   return kSuccess;
 }
@@ -379,7 +398,7 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
     return kInvalidValue;
   OpaqueGraphNode node;
   node.function = function;
-  node.args = copy_args(parameters[0]);
+  node.args = copy_args(function->text, parameters[0]);
   node.blocks = config->grid[0];
   node.threads = config->block[0];
   node.shared = config->shared_bytes;
@@ -411,7 +430,7 @@ Result cuGraphExecKernelNodeSetParams_v2(GraphExec, GraphNode node,
   FAKE("cuGraphExecKernelNodeSetParams_v2")
   if (!node->alive || node->function != params->function || params->grid[0] == 0)
     return kInvalidValue;
-  node->args = copy_args(params->parameters[0]);
+  node->args = copy_args(params->function->text, params->parameters[0]);
   node->blocks = params->grid[0];
   ++state.nodes_changed;
   return kSuccess;
@@ -446,11 +465,23 @@ Result cuGraphLaunch(GraphExec exec, StreamHandle) {
     run_node(*node);
   return kSuccess;
 }
-Result cuTensorMapEncodeTiled(void*, int, unsigned, void*, const std::uint64_t*,
-                              const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
-                              int, int, int) {
+Result cuTensorMapEncodeTiled(void*, int type, unsigned rank, void*, const std::uint64_t* extents,
+                              const std::uint64_t* strides, const std::uint32_t* box,
+                              const std::uint32_t* steps, int interleave, int swizzle,
+                              int promotion, int fill) {
   NEEDS_CONTEXT
   ++state.tensor_maps;
+  auto mix = [](std::uint64_t number) {
+    state.tensor_map_numbers = (state.tensor_map_numbers ^ number) * 0x100000001b3u;
+  };
+  for (const int number : {type, interleave, swizzle, promotion, fill})
+    mix(static_cast<std::uint64_t>(number));
+  for (unsigned d = 0; d < rank; ++d) {
+    mix(extents[d]);
+    mix(d + 1 < rank ? strides[d] : 0);
+    mix(box[d]);
+    mix(steps[d]);
+  }
   return kSuccess;
 }
 
@@ -508,10 +539,13 @@ int nvrtcGetCUBIN(OpaqueProgram* program, char* code) {
   return 0;
 }
 int nvrtcGetPTXSize(OpaqueProgram* program, std::size_t* size) {
-  return nvrtcGetCUBINSize(program, size);
+  *size = kPtx.size() + program->text.size();
+  return 0;
 }
 int nvrtcGetPTX(OpaqueProgram* program, char* code) {
-  return nvrtcGetCUBIN(program, code);
+  std::memcpy(code, kPtx.data(), kPtx.size());
+  std::memcpy(code + kPtx.size(), program->text.data(), program->text.size());
+  return 0;
 }
 int nvrtcGetProgramLogSize(OpaqueProgram* program, std::size_t* size) {
   *size = program->log.size();

@@ -30,13 +30,16 @@ struct FakeCuda {
   const char* compile_error = nullptr;   ///< the log of a compilation that fails; null: it works
   const char* only_texts_with = nullptr; ///< these fail, and no others; null: all do
 
+  bool only_ptx = false; ///< cubins are for another GPU
+
   void (*launcher)(const FakeLaunch&, void* data) = nullptr;
   void* launcher_data = nullptr;
 
   std::size_t used = 0; ///< bytes of device memory handed out
   std::uint64_t allocations = 0, launches = 0, copies = 0, graphs_made = 0, graph_launches = 0,
                 nodes_changed = 0, modules = 0, tensor_maps = 0,
-                early_launches = 0; ///< asked for with programmatic stream serialization
+                early_launches = 0, ///< asked for with programmatic stream serialization
+      tensor_map_numbers = 0;       ///< a hash of all that they were made of but addresses
   std::uint64_t compilations = 0;   ///< by any thread: to be read with compilations_now()
 
   std::uint64_t compilations_now() { return std::atomic_ref(compilations).load(); }
