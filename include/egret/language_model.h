@@ -328,6 +328,23 @@ struct GgufReport {
 GgufReport export_gguf(const std::filesystem::path& folder, const std::filesystem::path& out,
                        const GgufExportOptions& options = {});
 
+struct GgufImportOptions {
+  std::optional<DType>
+      dtype; ///< a float, of the matrices; empty: F16 and BF16 stay, others are f32
+  std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
+};
+
+/// Writes a GGUF file's model as a folder that LanguageModel and transformers read: config.json,
+/// generation_config.json, model.safetensors in floats, and the tokenizer with the chat template.
+/// Blocks have the values that dequantized() gives, rounded to their dtype; norms and biases stay
+/// f32. Gives whether the file has a tokenizer. One tensor of the file is in memory at a time, and
+/// on an error nothing is left at `out`. Errors as LanguageModel::load() for `file`;
+/// Error(Unsupported), before anything is written, for what config.json of the model type has no
+/// key for and for a tokenizer that egret does not know; Error(DType) for a dtype that is no float;
+/// Error(File) for an `out` that is not empty or cannot be written.
+bool import_gguf(const std::filesystem::path& file, const std::filesystem::path& out,
+                 const GgufImportOptions& options = {});
+
 /// Writes a folder whose matrices have the updates of an adapter added, each rounded once from f32
 /// to its dtype, with the tokenizer's files copied. One tensor is in memory at a time, and on an
 /// error nothing is left at `out`. Errors as LanguageModel::load() for `folder`

@@ -159,7 +159,7 @@ void merge_adapter(const std::filesystem::path& folder, const std::filesystem::p
     for (std::int64_t e = 0; e < layer.experts; ++e)
       changed.emplace(of_expert(layer.tensor, e), std::pair(&layer, e));
   }
-  ModelFolderWriter writer(out, folder, std::move(infos));
+  ModelFolderWriter writer(out, files_like(folder), std::move(infos));
   for (const std::string& name : parameters.names) {
     Tensor value = model.source.read(name);
     if (const auto at = changed.find(name); at != changed.end()) {

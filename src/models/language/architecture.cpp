@@ -65,28 +65,38 @@ constexpr std::array kGpt2Names = {
 constexpr std::array kArchitectures = {
     Architecture{.name = "llama",
                  .gguf = "llama",
+                 .hub_class = "LlamaForCausalLM",
                  .gguf_interleaved = true,
                  .qkv_bias = Bias::Configured,
                  .output_bias = Bias::Configured,
                  .mlp_bias = Bias::Configured},
-    Architecture{
-        .name = "mistral", .gguf = "llama", .gguf_interleaved = true, .sliding = Sliding::All},
+    Architecture{.name = "mistral",
+                 .gguf = "llama",
+                 .hub_class = "MistralForCausalLM",
+                 .gguf_interleaved = true,
+                 .sliding = Sliding::All},
     Architecture{.name = "mixtral",
                  .gguf = "llama",
+                 .hub_class = "MixtralForCausalLM",
                  .gguf_interleaved = true,
                  .experts = Experts::All,
                  .sliding = Sliding::All,
                  .names = kMixtralNames},
-    Architecture{
-        .name = "qwen2", .gguf = "qwen2", .qkv_bias = Bias::Always, .sliding = Sliding::Upper},
+    Architecture{.name = "qwen2",
+                 .gguf = "qwen2",
+                 .hub_class = "Qwen2ForCausalLM",
+                 .qkv_bias = Bias::Always,
+                 .sliding = Sliding::Upper},
     Architecture{.name = "qwen3",
                  .gguf = "qwen3",
+                 .hub_class = "Qwen3ForCausalLM",
                  .query_key_norm = QueryKeyNorm::Head,
                  .qkv_bias = Bias::Configured,
                  .output_bias = Bias::Configured,
                  .sliding = Sliding::Upper},
     Architecture{.name = "qwen3_moe",
                  .gguf = "qwen3moe",
+                 .hub_class = "Qwen3MoeForCausalLM",
                  .query_key_norm = QueryKeyNorm::Head,
                  .qkv_bias = Bias::Configured,
                  .output_bias = Bias::Configured,
@@ -94,6 +104,7 @@ constexpr std::array kArchitectures = {
                  .sliding = Sliding::Upper},
     Architecture{.name = "gemma",
                  .gguf = "gemma",
+                 .hub_class = "GemmaForCausalLM",
                  .norm_plus_one = true,
                  .scaled_embedding = true,
                  .gelu = true,
@@ -101,6 +112,7 @@ constexpr std::array kArchitectures = {
                  .output_bias = Bias::Configured},
     Architecture{.name = "gemma2",
                  .gguf = "gemma2",
+                 .hub_class = "Gemma2ForCausalLM",
                  .norm_plus_one = true,
                  .end_norms = true,
                  .scaled_embedding = true,
@@ -111,6 +123,7 @@ constexpr std::array kArchitectures = {
                  .names = kSandwichNames},
     Architecture{.name = "gemma3_text",
                  .gguf = "gemma3",
+                 .hub_class = "Gemma3ForCausalLM",
                  .norm_plus_one = true,
                  .end_norms = true,
                  .query_key_norm = QueryKeyNorm::Head,
@@ -122,11 +135,13 @@ constexpr std::array kArchitectures = {
                  .names = kSandwichNames},
     Architecture{.name = "phi3",
                  .gguf = "phi3",
+                 .hub_class = "Phi3ForCausalLM",
                  .fused_qkv = true,
                  .mlp = Mlp::GatedFused,
                  .sliding = Sliding::All},
     Architecture{.name = "olmo2",
                  .gguf = "olmo2",
+                 .hub_class = "Olmo2ForCausalLM",
                  .pre_norms = false,
                  .end_norms = true,
                  .query_key_norm = QueryKeyNorm::Whole,
@@ -134,6 +149,7 @@ constexpr std::array kArchitectures = {
                  .output_bias = Bias::Configured},
     Architecture{.name = "gpt2",
                  .gguf = "gpt2",
+                 .hub_class = "GPT2LMHeadModel",
                  .norm = Norm::Layer,
                  .fused_qkv = true,
                  .mlp = Mlp::Plain,
@@ -164,6 +180,59 @@ const Architecture& architecture_of(std::string_view name, bool gguf, const std:
   }
   fail(ErrorKind::Unsupported, "{}: egret does not know the architecture '{}'; it knows {}", path,
        printable(name), fmt::join(known, ", "));
+}
+
+namespace {
+
+/// Whether models of the row may have such a parameter: several roles have one name in a kind of
+/// file.
+bool has(const Architecture& row, Role role) {
+  switch (role) {
+  case Role::AttentionEndNorm:
+  case Role::MlpEndNorm:
+    return row.end_norms;
+  case Role::InputNorm:
+  case Role::MlpNorm:
+    return row.pre_norms;
+  case Role::Qkv:
+    return row.fused_qkv;
+  case Role::GateUp:
+    return row.mlp == Mlp::GatedFused;
+  case Role::Up:
+    return row.mlp != Mlp::GatedFused;
+  default:
+    return true;
+  }
+}
+
+} // namespace
+
+bool is_norm(Role role) {
+  return role == Role::InputNorm || role == Role::FinalNorm || role == Role::QueryNorm ||
+         role == Role::KeyNorm || role == Role::AttentionEndNorm || role == Role::MlpNorm ||
+         role == Role::MlpEndNorm;
+}
+
+std::vector<TensorName> tensor_names(const Architecture& architecture, std::int64_t layers,
+                                     const std::string& prefix) {
+  std::vector<TensorName> names;
+  for (std::int64_t layer = -1; layer < layers; ++layer)
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(Role::RopeFactorsShort); ++i) {
+      const auto role = static_cast<Role>(i);
+      const RoleName& name = name_of(architecture, role);
+      if (name.safetensors.empty() || name.gguf.empty() || !has(architecture, role))
+        continue;
+      const std::string hub =
+          layer < 0 ? (role == Role::Head ? "" : prefix) + std::string(name.safetensors)
+                    : fmt::format("{}{}{}.{}", prefix, architecture.layer, layer, name.safetensors);
+      const std::string gguf =
+          layer < 0 ? std::string(name.gguf) : fmt::format("blk.{}.{}", layer, name.gguf);
+      for (const bool bias : {false, true}) {
+        const char* kind = bias ? ".bias" : ".weight";
+        names.push_back({role, layer, bias, hub + kind, gguf + kind});
+      }
+    }
+  return names;
 }
 
 const RoleName& name_of(const Architecture& architecture, Role role) {

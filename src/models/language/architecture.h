@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace egret::models::language {
 
@@ -62,9 +63,10 @@ enum class Sliding : std::uint8_t {
 };
 
 struct Architecture {
-  std::string_view name; ///< model_type of config.json
-  std::string_view gguf; ///< general.architecture; files of several rows with the same one are
-                         ///< read by the first of them
+  std::string_view name;      ///< model_type of config.json
+  std::string_view gguf;      ///< general.architecture; files of several rows with the same one are
+                              ///< read by the first of them
+  std::string_view hub_class; ///< the class in transformers, as config.json names it
   Norm norm = Norm::Rms;
   bool norm_plus_one = false; ///< safetensors hold a norm's weight less 1
   bool pre_norms = true, end_norms = false;
@@ -90,5 +92,19 @@ std::span<const Architecture> architectures();
 const Architecture& architecture_of(std::string_view name, bool gguf, const std::string& path);
 /// The names of a role.
 const RoleName& name_of(const Architecture& architecture, Role role);
+
+/// Whether it is the weight of a norm (that Architecture::norm_plus_one is about).
+bool is_norm(Role role);
+
+/// A tensor that models of an architecture may have, by its names in both kinds of files.
+struct TensorName {
+  Role role;
+  std::int64_t layer; ///< -1: of the whole model
+  bool bias;
+  std::string safetensors, gguf; ///< in safetensors, `{}` stands for an expert's number
+};
+/// All of them; `prefix`: of names in safetensors, but for the head's.
+std::vector<TensorName> tensor_names(const Architecture& architecture, std::int64_t layers,
+                                     const std::string& prefix);
 
 } // namespace egret::models::language

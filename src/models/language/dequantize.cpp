@@ -37,7 +37,7 @@ void dequantize_language_model(const std::filesystem::path& folder,
       std::swap(shape.at(0), shape.at(1));
     infos.push_back({name, dtype_of(name), std::move(shape), 0, 0});
   }
-  ModelFolderWriter writer(out, folder, std::move(infos));
+  ModelFolderWriter writer(out, files_like(folder), std::move(infos));
   for (const std::string& name : parameters.names) {
     Tensor value = source.read(name);
     if (source.packed(name))

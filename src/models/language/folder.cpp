@@ -75,10 +75,19 @@ void require_new_folder(const std::filesystem::path& out) {
     fail(ErrorKind::File, "{}: is there already and not empty", out.string());
 }
 
+std::vector<FolderFile> files_like(const std::filesystem::path& like) {
+  std::vector<FolderFile> files;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "special_tokens_map.json", "generation_config.json", "config.json"})
+    if (std::filesystem::exists(like / name))
+      files.push_back({name, read_text(like / name)});
+  return files;
+}
+
 ModelFolderWriter::ModelFolderWriter(const std::filesystem::path& out,
-                                     const std::filesystem::path& like,
+                                     std::vector<FolderFile> files,
                                      std::vector<io::TensorInfo> tensors)
-    : out_(out), like_(like) {
+    : out_(out), files_(std::move(files)) {
   std::error_code error;
   made_ = std::filesystem::create_directories(out, error);
   if (error)
@@ -102,18 +111,16 @@ ModelFolderWriter::~ModelFolderWriter() {
 }
 
 void ModelFolderWriter::commit() {
-  const auto is_new = [&](const char* name) {
+  const auto is_new = [&](const std::string& name) {
     if (!std::filesystem::exists(out_ / name))
       fresh_.push_back(out_ / name);
   };
   is_new(kWeights);
   weights_->commit();
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                           "special_tokens_map.json", "generation_config.json", "config.json"})
-    if (std::filesystem::exists(like_ / name)) {
-      is_new(name);
-      write_output("model folder", out_ / name, read_text(like_ / name));
-    }
+  for (const FolderFile& file : files_) {
+    is_new(file.name);
+    write_output("model folder", out_ / file.name, file.text);
+  }
   fresh_.clear();
   made_ = false;
 }
@@ -123,7 +130,7 @@ void write_model_folder(const std::filesystem::path& out, const std::filesystem:
   std::vector<io::TensorInfo> infos;
   for (const auto& [name, value] : tensors)
     infos.push_back({name, value.dtype(), value.sizes(), 0, 0});
-  ModelFolderWriter writer(out, like, std::move(infos));
+  ModelFolderWriter writer(out, files_like(like), std::move(infos));
   for (const auto& [name, value] : tensors)
     writer.write(name, value);
   writer.commit();

@@ -43,25 +43,33 @@ private:
 /// Error(File) unless there is nothing at `out`, or an empty folder.
 void require_new_folder(const std::filesystem::path& out);
 
+/// A file of a model's folder beside its weights.
+struct FolderFile {
+  std::string name, text;
+};
+/// Those that `like` has: the tokenizer's files and the configuration.
+std::vector<FolderFile> files_like(const std::filesystem::path& like);
+
 /// Makes the folder of a model tensor by tensor. Without commit() the files that were not there
 /// before are removed, and the folder if it was made here.
 class ModelFolderWriter {
 public:
-  /// `like`: a folder whose tokenizer and configuration are copied. Errors here and below as
+  /// `files` are written in their order, so config.json is the last. Errors here and below as
   /// io::SafetensorsWriter, and Error(File).
-  ModelFolderWriter(const std::filesystem::path& out, const std::filesystem::path& like,
+  ModelFolderWriter(const std::filesystem::path& out, std::vector<FolderFile> files,
                     std::vector<io::TensorInfo> tensors);
   ~ModelFolderWriter();
   ModelFolderWriter(const ModelFolderWriter&) = delete;
   ModelFolderWriter& operator=(const ModelFolderWriter&) = delete;
 
   void write(std::string_view name, const Tensor& value) { weights_->write(name, value); }
-  /// Puts the weights there, then what belongs to the model beside them: the tokenizer's files and,
-  /// last, config.json, as a folder without it is no model.
+  /// Puts the weights there, then the files beside them: config.json last, as a folder without it
+  /// is no model.
   void commit();
 
 private:
-  std::filesystem::path out_, like_;
+  std::filesystem::path out_;
+  std::vector<FolderFile> files_;
   bool made_;                                ///< the folder, here
   std::vector<std::filesystem::path> fresh_; ///< files that were not there before
   std::optional<io::SafetensorsWriter> weights_;

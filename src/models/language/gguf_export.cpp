@@ -7,6 +7,7 @@
 #include "models/language/folder.h"
 #include "models/language/gguf_vocabulary.h"
 #include "models/language/quantization_error.h"
+#include "models/language/same_model.h"
 #include "models/language/weights.h"
 #include "support/fail.h"
 
@@ -199,44 +200,14 @@ private:
                         .values = tensor(values)});
   }
 
-  bool has(Role role) const {
-    switch (role) {
-    case Role::AttentionEndNorm:
-    case Role::MlpEndNorm:
-      return row_.end_norms;
-    case Role::InputNorm:
-    case Role::MlpNorm:
-      return row_.pre_norms;
-    default:
-      return true;
-    }
-  }
-  static bool is_norm(Role role) {
-    return role == Role::InputNorm || role == Role::FinalNorm || role == Role::QueryNorm ||
-           role == Role::KeyNorm || role == Role::AttentionEndNorm || role == Role::MlpNorm ||
-           role == Role::MlpEndNorm;
-  }
-
   void plan_tensors() {
     const std::string first =
         std::string(row_.prefix) + std::string(name_of(row_, Role::TokenEmbedding).safetensors);
     const std::string prefix =
         model_.source.contains(first + ".weight") ? std::string(row_.prefix) : "";
     std::size_t used = 0;
-    for (std::int64_t layer = -1; layer < c_.layers; ++layer)
-      for (std::size_t i = 0; i <= static_cast<std::size_t>(Role::RopeFactorsShort); ++i) {
-        const auto role = static_cast<Role>(i);
-        const RoleName& name = name_of(row_, role);
-        if (name.safetensors.empty() || name.gguf.empty() || !has(role))
-          continue;
-        const std::string from =
-            layer < 0 ? (role == Role::Head ? "" : prefix) + std::string(name.safetensors)
-                      : fmt::format("{}{}{}.{}", prefix, row_.layer, layer, name.safetensors);
-        const std::string to =
-            layer < 0 ? std::string(name.gguf) : fmt::format("blk.{}.{}", layer, name.gguf);
-        for (const char* kind : {".weight", ".bias"})
-          used += plan(role, from + kind, to + kind);
-      }
+    for (const TensorName& name : tensor_names(row_, c_.layers, prefix))
+      used += plan(name.role, name.safetensors, name.gguf);
     ensure(used == parameters_.names.size(), "{}: {} of {} tensors have a name in GGUF files",
            model_.path.string(), used, parameters_.names.size());
   }
@@ -291,21 +262,8 @@ private:
     if (one.plus_one)
       value = value + 1;
     if (one.interleaved_heads > 0)
-      value = interleaved(value, one.interleaved_heads);
+      value = take(value, tensor(interleaved_rows(c_, one.interleaved_heads)), 0);
     return value.eval();
-  }
-
-  /// Rows of heads: i and i + count of the dims that turn become neighbours.
-  Tensor interleaved(const Tensor& rows, std::int64_t heads) const {
-    const std::int64_t size = c_.head_size,
-                       pairs = static_cast<std::int64_t>(c_.rotary.frequencies.size());
-    std::vector<std::int64_t> order;
-    for (std::int64_t head = 0; head < heads; ++head)
-      for (std::int64_t i = 0; i < size; ++i) {
-        const std::int64_t within = i < 2 * pairs ? i / 2 + i % 2 * pairs : i;
-        order.push_back(head * size + within);
-      }
-    return take(rows, tensor(order), 0);
   }
 
   void add_to_report(const Planned& one, const Tensor& values, const Tensor& blocks) {
@@ -348,29 +306,9 @@ private:
         for (std::size_t i = 0; i < divisors.size(); ++i)
           read.rotary.frequencies.at(i) /= divisors[i];
       }
-    const auto require = [&](bool same, const char* what) {
-      if (!same)
-        fail(ErrorKind::Unsupported, "{}: {}: GGUF files of the architecture '{}' cannot say it",
-             path_, what, row_.gguf);
-    };
-    const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5 * std::abs(b); };
-    const auto same_rotary = [&](const Rotary& a, const Rotary& b) {
-      return near(a.factor, b.factor) && std::ranges::equal(a.frequencies, b.frequencies, near);
-    };
-    require(read.activation == c_.activation, "the activation");
-    require(read.sliding == c_.sliding, "which layers slide");
-    require(same_rotary(read.rotary, c_.rotary), "the scaling of positions");
-    require(read.sliding_rotary.has_value() == c_.sliding_rotary.has_value() &&
-                (!c_.sliding_rotary || same_rotary(*read.sliding_rotary, *c_.sliding_rotary)),
-            "the scaling of positions in sliding layers");
-    require(near(read.attention_scale, c_.attention_scale), "the scale of attention");
-    require(near(read.attention_softcap.value_or(0), c_.attention_softcap.value_or(0)) &&
-                near(read.logit_softcap.value_or(0), c_.logit_softcap.value_or(0)),
-            "soft caps");
-    require(near(read.embedding_scale, c_.embedding_scale), "the scale of the embedding");
-    require(read.expert_layer == c_.expert_layer, "which layers have experts");
-    require(c_.experts == 0 || read.normalize_experts == c_.normalize_experts,
-            "weights of experts");
+    if (const char* what = difference(read, c_))
+      fail(ErrorKind::Unsupported, "{}: {}: GGUF files of the architecture '{}' cannot say it",
+           path_, what, row_.gguf);
   }
 
   bool is_used(const std::string& name) const {

@@ -37,9 +37,9 @@ public:
              printable(tokens_[i]));
   }
 
-  Tokenizer tokenizer() const {
+  TokenizerFiles files() const {
     if (const auto* whole = find<std::string>("huggingface.json", "tokenizer."))
-      return Tokenizer::parse(*whole, config().dump(), name_);
+      return {*whole, config().dump()};
     const std::string& kind = needed<std::string>("model");
     json file = {{"version", "1.0"}, {"added_tokens", added()}, {"normalizer", nullptr}};
     bool begins = false;
@@ -54,7 +54,7 @@ public:
            printable(kind));
     }
     file["post_processor"] = around(flag("add_bos_token", begins), flag("add_eos_token", false));
-    return Tokenizer::parse(file.dump(), config().dump(), name_);
+    return {file.dump(), config().dump()};
   }
 
 private:
@@ -268,15 +268,28 @@ language::merges_by_scores(const std::vector<std::string>& tokens,
   return pairs;
 }
 
-Tokenizer gguf_tokenizer(const io::GgufMetadata& metadata, const std::string& name) {
-  for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
-    if (const auto at = metadata.find(key); at != metadata.end())
+TokenizerFiles language::tokenizer_files(const io::GgufMetadata& metadata,
+                                         const std::string& name) {
+  const auto require_utf8 = [&](const char* key, const std::string& text) {
+    if (!text::is_utf8(text))
+      fail(ErrorKind::File, "{}: '{}' has a text that is not UTF-8: '{}'", name, key,
+           printable(text));
+  };
+  for (const char* key :
+       {"tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.chat_template"})
+    if (const auto at = metadata.find(key); at != metadata.end()) {
       if (const auto* texts = std::get_if<std::vector<std::string>>(&at->second))
         for (const std::string& one : *texts)
-          if (!text::is_utf8(one))
-            fail(ErrorKind::File, "{}: '{}' has a text that is not UTF-8: '{}'", name, key,
-                 printable(one));
-  return GgufVocabulary(metadata, name).tokenizer();
+          require_utf8(key, one);
+      if (const auto* one = std::get_if<std::string>(&at->second))
+        require_utf8(key, *one);
+    }
+  return GgufVocabulary(metadata, name).files();
+}
+
+Tokenizer gguf_tokenizer(const io::GgufMetadata& metadata, const std::string& name) {
+  const TokenizerFiles files = tokenizer_files(metadata, name);
+  return Tokenizer::parse(files.tokenizer, files.config, name);
 }
 
 } // namespace egret::models

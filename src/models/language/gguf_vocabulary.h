@@ -57,6 +57,13 @@ inline constexpr std::array kWordPatterns = {
     WordPattern{.name = "gpt-4o", .pattern = kGpt4o},
 };
 
+/// tokenizer.json and tokenizer_config.json as texts.
+struct TokenizerFiles {
+  std::string tokenizer, config;
+};
+/// Those of a GGUF file's tokenizer; errors as gguf_tokenizer().
+TokenizerFiles tokenizer_files(const io::GgufMetadata& metadata, const std::string& name);
+
 /// The whole tokenizer.json, for what the other keys cannot say.
 inline constexpr const char* kTokenizerJson = "tokenizer.huggingface.json";
 

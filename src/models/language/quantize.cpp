@@ -131,7 +131,7 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
     else
       add_formed(infos, name, source, at->second, row, group_of);
   }
-  ModelFolderWriter writer(out, folder, std::move(infos));
+  ModelFolderWriter writer(out, files_like(folder), std::move(infos));
   std::vector<QuantizedMatrix> report;
   for (const std::string& name : source.names()) {
     const auto at = matrices.find(name);

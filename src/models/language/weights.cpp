@@ -128,10 +128,11 @@ private:
     return tensor(name, shape);
   }
 
-  /// A matrix [out, in], or its transpose where the architecture stores that.
-  Matrix matrix_of(const std::string& name, std::int64_t out, std::int64_t in) {
+  /// A matrix [out, in], or its transpose where the architecture stores that: but for the head.
+  Matrix matrix_of(const std::string& name, std::int64_t layer, std::int64_t out, std::int64_t in) {
     const std::string weight = name + ".weight";
-    if (!row_.transposed || source_.gguf() || (source_.contains(weight) && source_.packed(weight)))
+    if (!row_.transposed || layer < 0 || source_.gguf() ||
+        (source_.contains(weight) && source_.packed(weight)))
       return matrix(weight, {out, in});
     if (!reading_)
       matrices_[weight] = true;
@@ -149,7 +150,7 @@ private:
                        bool configured) {
     const std::string name = named(role, layer);
     Projection linear;
-    linear.weight = matrix_of(name, out, in);
+    linear.weight = matrix_of(name, layer, out, in);
     if (layer >= 0) {
       linear.module = fmt::format("{}{}{}.{}", row_.prefix, row_.layer, layer, base(role));
       if (!reading_)
@@ -326,9 +327,9 @@ void divide(Rotary& rotary, const std::vector<float>& divisors, const std::strin
 
 } // namespace
 
-Weights read_weights(const TensorSource& source, const Architecture& architecture,
-                     LanguageConfig& config, std::int64_t context, DType dtype, bool packed) {
-  WeightReader reader(source, architecture, config, dtype, packed);
+void divide_frequencies(const TensorSource& source, const Architecture& architecture,
+                        LanguageConfig& config, std::int64_t context) {
+  WeightReader reader(source, architecture, config, DType::F32, false);
   const std::size_t pairs = config.rotary.frequencies.size();
   const std::int64_t used = context > 0 ? context : config.context;
   const bool beyond = config.original_context > 0 && used > config.original_context;
@@ -336,9 +337,15 @@ Weights read_weights(const TensorSource& source, const Architecture& architectur
     if (const auto divisors = reader.divisors(role, pairs);
         divisors && role != (beyond ? Role::RopeFactorsShort : Role::RopeFactorsLong))
       divide(config.rotary, *divisors, source.path());
+}
+
+Weights read_weights(const TensorSource& source, const Architecture& architecture,
+                     LanguageConfig& config, std::int64_t context, DType dtype, bool packed) {
+  divide_frequencies(source, architecture, config, context);
+  WeightReader reader(source, architecture, config, dtype, packed);
   reader.check();
   Weights weights = reader.read();
-  if (pairs > 0)
+  if (!config.rotary.frequencies.empty())
     weights.rotary = frequencies_of(config.rotary);
   if (config.sliding_rotary)
     weights.sliding_rotary = frequencies_of(*config.sliding_rotary);

@@ -48,6 +48,11 @@ public:
 Weights read_weights(const TensorSource& source, const Architecture& architecture,
                      LanguageConfig& config, std::int64_t context, DType dtype, bool packed);
 
+/// Divides the frequencies by the divisors that a GGUF file has as tensors, those for a cache of
+/// `context` positions (0: the model's own). Error(File) unless they are positive.
+void divide_frequencies(const TensorSource& source, const Architecture& architecture,
+                        LanguageConfig& config, std::int64_t context);
+
 /// That of the table of tokens in the source; of a packed one what the configuration says, or F32.
 /// F32 for f64, and for a source without the table.
 DType stored_dtype(const TensorSource& source, const Architecture& architecture,

@@ -244,5 +244,24 @@ TEST_F(LanguageTool, QuantizeWritesAGgufFileWithTheTokenizer) {
   EXPECT_EQ(egret_command(quantize + " --group 8").code, 2);
 }
 
+TEST_F(LanguageTool, DequantizeMakesAFolderOfAGgufFile) {
+  ASSERT_EQ(egret_command("quantize " + folder_.path().string() + " " + path("small.gguf") +
+                          " --type q8_0")
+                .code,
+            0);
+  const Ran ran = egret_command("dequantize " + path("small.gguf") + " " + path("plain"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::string rest = " --max-new 12 --prompt 'hello you'";
+  EXPECT_EQ(egret_command("generate --model " + path("plain") + rest).out,
+            egret_command("generate --model " + path("small.gguf") + rest).out);
+  const Ran again = egret_command("dequantize " + path("small.gguf") + " " + path("plain"));
+  EXPECT_EQ(again.code, 1);
+  expect_contains(again.err, "is there already and not empty");
+  const Ran none = egret_command("dequantize " + path("none.gguf") + " " + path("more"));
+  EXPECT_EQ(none.code, 1);
+  expect_contains(none.err, "none.gguf");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "more"));
+}
+
 } // namespace
 } // namespace egret
