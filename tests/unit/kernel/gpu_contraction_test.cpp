@@ -500,6 +500,9 @@ TEST(GpuContraction, SizesMayBeSymbols) {
   check(plain(sizes("mk", "kn", "mn", m, 40, k), DType::F32), kFma, 2, dims);
   check(plain(sizes("mk", "kn", "mn", m, 40, k), DType::BF16), kMma, 2, dims);
   check(plain(sizes("mk", "kn", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
+  for (const auto& form : kForms)
+    check(plain(sizes(form[0], form[1], "mn", m, 72, k), DType::F32), kWgmma + " split_parts=1", 2,
+          dims);
 }
 
 TEST(GpuContraction, SchedulesOfTheSpacePass) {
