@@ -106,7 +106,8 @@ TEST_F(LanguageTool, ChatKeepsTheConversationUntilReset) {
                                    answers[2]["content"].get<std::string>()));
 }
 
-// The answer is long enough that it cannot end by itself before the signal comes.
+// The answer is long enough that it cannot end by itself before the signal comes. The second one is
+// the same: behind what was said of the first, it could be a short one.
 TEST_F(LanguageTool, ControlCStopsTheAnswerAndNotTheSession) {
   int to[2], from[2];
   ASSERT_EQ(pipe(to) + pipe(from), 0);
@@ -131,7 +132,8 @@ TEST_F(LanguageTool, ControlCStopsTheAnswerAndNotTheSession) {
   kill(child, SIGINT);
   while (byte != '\n')
     ASSERT_EQ(read(from[0], &byte, 1), 1);
-  ASSERT_EQ(write(to[1], message.data(), message.size()), std::ssize(message));
+  const std::string again = "/reset\n" + message;
+  ASSERT_EQ(write(to[1], again.data(), again.size()), std::ssize(again));
   ASSERT_EQ(read(from[0], &byte, 1), 1); // and so has another
   kill(child, SIGINT);
   close(to[1]);
