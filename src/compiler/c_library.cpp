@@ -3,7 +3,6 @@
 #include "backend/c/c_device.h"
 #include "backend/c/compiler.h"
 #include "backend/c/library_names.h"
-#include "backend/cuda/c_library.h"
 #include "compiler/compile.h"
 #include "support/fail.h"
 #include "support/output_file.h"
@@ -17,18 +16,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-backend::c::LibraryText cuda_library(const ir::Graph& graph, Options options,
-                                     const backend::c::LibraryInterface& interface,
-                                     backend::Device& device) {
+/// With the kernels of the device itself.
+backend::c::LibraryText own_library(const ir::Graph& graph, Options options,
+                                    const backend::c::LibraryInterface& interface,
+                                    backend::Device& device, const backend::LibraryWriter& writer) {
   options.chains = true;
   KernelCache cache;
   const Compiled compiled = compile_graph(graph, options, device, cache);
-  std::vector<backend::cuda::LibraryStep> steps;
+  std::vector<backend::LibraryStep> steps;
   for (const PlannedWork& work : work_of(compiled))
     steps.push_back({work.step, work.program, work.settled});
-  return backend::cuda::render_library(compiled.plan, steps, graph, interface, device.target(),
-                                       *backend::cuda::Nvrtc::instance(),
-                                       &backend::cuda::CubinCache::instance());
+  return writer.text(compiled.plan, steps, graph, interface);
 }
 
 } // namespace
@@ -39,8 +37,8 @@ backend::c::LibraryText c_library(const ir::Graph& graph, const Options& options
   Options chosen = options;
   chosen.libraries = false;
   chosen.steady.clear(); // values that are derived from parameters would be further inputs
-  if (device.target().device == "cuda")
-    return cuda_library(graph, std::move(chosen), interface, device);
+  if (const auto writer = device.library_writer())
+    return own_library(graph, std::move(chosen), interface, device, *writer);
   chosen.effort = std::min(options.effort.value_or(Effort::None), Effort::Quick);
   chosen.tuner = nullptr;
   const auto text_of_c = backend::c::make_c_source_device();

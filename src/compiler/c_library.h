@@ -9,11 +9,11 @@
 
 namespace egret::compiler {
 
-/// The graph compiled for `device`, as text. For a GPU of CUDA, its kernels are chosen as for a run
-/// with `options`, without products of libraries. For every other device it is compiled for C on a
-/// machine with this one's caches: of `options`, the memory limit, rules, deterministic and donated
-/// outputs hold; nothing is measured, so that an effort above Quick is Quick. Errors of
-/// compile_graph() and of render_library() of backend::c and backend::cuda.
+/// The graph compiled for `device`, as text. Where the device has a LibraryWriter, its kernels are
+/// chosen as for a run with `options`, without products of libraries. For every other device it is
+/// compiled for C on a machine with this one's caches: of `options`, the memory limit, rules,
+/// deterministic and donated outputs hold; nothing is measured, so that an effort above Quick is
+/// Quick. Errors of compile_graph(), of backend::c::render_library() and of the writer.
 backend::c::LibraryText c_library(const ir::Graph& graph, const Options& options,
                                   const backend::c::LibraryInterface& interface,
                                   backend::Device& device);

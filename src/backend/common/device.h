@@ -10,6 +10,11 @@
 
 namespace egret::backend {
 
+namespace c {
+struct LibraryInterface;
+struct LibraryText;
+} // namespace c
+
 /// A compiled kernel program, ready to launch; owned and shared by plans and caches.
 class Artifact {
 public:
@@ -54,6 +59,23 @@ struct ProductLibrary {
   std::string why_not;      ///< then: what is missing; empty for a device that never has one
 };
 
+/// What a C library does in order.
+struct LibraryStep {
+  const kernel::Step* step = nullptr;             ///< slots and numbers
+  const kernel::KernelProgram* program = nullptr; ///< null: a copy
+  bool settled = false;                           ///< Work::settled
+};
+
+/// Writes plans as C libraries whose kernels are the device's own.
+class LibraryWriter {
+public:
+  virtual ~LibraryWriter() = default;
+  /// `steps`: of the plan, over its slots.
+  virtual c::LibraryText text(const kernel::Plan& plan, std::span<const LibraryStep> steps,
+                              const ir::Graph& graph,
+                              const c::LibraryInterface& interface) const = 0;
+};
+
 /// A device. Safe to use from many threads; launches and copies from one thread are run in order,
 /// and what threads hand to it is run in the order of their calls.
 class Device {
@@ -78,6 +100,8 @@ public:
   virtual std::shared_ptr<const Artifact> compile(const kernel::KernelProgram& program) = 0;
   /// Looked for at the first call.
   virtual ProductLibrary product_library() { return {}; }
+  /// Null: libraries for the device are compiled from C.
+  virtual std::unique_ptr<LibraryWriter> library_writer() const { return nullptr; }
   /// Whether launch() reads the program's statements, which else nobody needs once it is compiled.
   virtual bool interprets() const { return false; }
   /// Threads that may compile at the same time with profit.

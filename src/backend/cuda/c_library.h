@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backend/c/library.h"
+#include "backend/common/device.h"
 #include "backend/cuda/cubin_cache.h"
 #include "kernel/target.h"
 
@@ -11,13 +12,6 @@
 #include <vector>
 
 namespace egret::backend::cuda {
-
-/// What the library does in order.
-struct LibraryStep {
-  const kernel::Step* step = nullptr;             ///< slots and numbers
-  const kernel::KernelProgram* program = nullptr; ///< null: a copy
-  bool settled = false;                           ///< Work::settled
-};
 
 /// The text of the library, with the machine code of each kernel for the target, and its PTX for
 /// later GPUs. `steps`: of the plan, over its slots. `cache` may be null. Error(Value) when the

@@ -2,6 +2,7 @@
 
 #include "backend/common/default_stream.h"
 #include "backend/common/memory_cache.h"
+#include "backend/cuda/c_library.h"
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/step_graph.h"
 #include "support/fail.h"
@@ -16,12 +17,28 @@ namespace {
 using kernel::ArgBlock;
 using kernel::KernelProgram;
 
+class CudaLibraries final : public LibraryWriter {
+public:
+  explicit CudaLibraries(const kernel::Target& target) : target_(target) {}
+  c::LibraryText text(const kernel::Plan& plan, std::span<const LibraryStep> steps,
+                      const ir::Graph& graph, const c::LibraryInterface& interface) const override {
+    return render_library(plan, steps, graph, interface, target_, *Nvrtc::instance(),
+                          &CubinCache::instance());
+  }
+
+private:
+  const kernel::Target& target_;
+};
+
 class CudaDevice final : public Device, public MemoryCache, public DefaultStream {
 public:
   CudaDevice(std::shared_ptr<const Context> context, CudaOptions options)
       : core_(std::make_shared<DeviceCore>(std::move(context))), options_(std::move(options)) {}
 
   const kernel::Target& target() const override { return core_->context->target(); }
+  std::unique_ptr<LibraryWriter> library_writer() const override {
+    return std::make_unique<CudaLibraries>(target());
+  }
   std::string name() const override { return core_->context->name(); }
 
   void* allocate(std::size_t bytes) override { return core_->memory.allocate(bytes); }
