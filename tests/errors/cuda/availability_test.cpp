@@ -1,6 +1,7 @@
 // What egret says where CUDA, or a part of it, is not there.
 #include "backend/cuda/context.h"
 #include "backend/cuda/cuda_device.h"
+#include "support/cpu_levels.h"
 #include "support/cuda_kernels.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +102,7 @@ TEST(CudaErrors, ExhaustedMemoryTellsWhatWasAskedForFreeAndHeld) {
 
 TEST(CudaErrors, AKernelThatDoesNotCompileIsKeptInANamedFile) {
   TemporaryFolder folder;
-  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  testing::ScopedEnvironment cache("EGRET_CACHE", folder.path().c_str());
   auto& fake = fake_cuda(EGRET_FAKE_CUDA);
   fake.compile_error = "axpb.cu(3): error: expected a \";\"\n";
   const auto device = make_cuda_device(0, fake_options());
@@ -115,7 +116,6 @@ TEST(CudaErrors, AKernelThatDoesNotCompileIsKeptInANamedFile) {
   EXPECT_TRUE(std::filesystem::exists(file)) << file;
   fake.compile_error = nullptr;
   EXPECT_NO_THROW(device->compile(axpb_program())); // usable as before
-  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(CudaErrors, AFailingCallIsNamedWithWhatItWasDoing) {

@@ -1,5 +1,6 @@
 // Compilation by the real NVRTC, which needs no GPU; skipped where there is none.
 #include "backend/cuda/nvrtc.h"
+#include "support/cpu_levels.h"
 #include "support/cuda_kernels.h"
 #include "support/nvrtc.h"
 
@@ -79,14 +80,13 @@ TEST(Nvrtc, ThreadsCompileSideBySide) {
 TEST(Nvrtc, AnErrorHasTheLogAndAFileWithTheText) {
   NEEDS_NVRTC(nvrtc);
   egret::testing::TemporaryFolder folder;
-  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  egret::testing::ScopedEnvironment cache("EGRET_CACHE", folder.path().c_str());
   const std::string said = error_of(ErrorKind::Unsupported, [&] {
     nvrtc->compile("extern \"C\" __global__ void k() { undeclared = 1; }", "sm_80", {}, "k");
   });
   EXPECT_NE(said.find("kernel k does not compile for sm_80"), std::string::npos) << said;
   EXPECT_NE(said.find("identifier \"undeclared\" is undefined"), std::string::npos) << said;
   EXPECT_NE(said.find(folder.path().string()), std::string::npos) << said;
-  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(Nvrtc, AnUnknownGpuGetsPtxForTheNewestBelow) {

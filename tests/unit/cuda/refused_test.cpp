@@ -26,14 +26,10 @@ ptxas fatal   : Ptx assembly aborted due to errors
 class RefusedKernels : public ::testing::Test {
 protected:
   RefusedKernels() : fake(fake_cuda(EGRET_FAKE_CUDA)) {
-    setenv("XDG_CACHE_HOME", folder.path().c_str(), 1); // of the texts that are kept
     device = make_cuda_device(0, {rendered_text, {{EGRET_FAKE_CUDA}, {EGRET_FAKE_CUDA}}, nullptr});
     fake.compile_error = kLog;
   }
-  ~RefusedKernels() override {
-    fake.compile_error = fake.only_texts_with = nullptr;
-    unsetenv("XDG_CACHE_HOME");
-  }
+  ~RefusedKernels() override { fake.compile_error = fake.only_texts_with = nullptr; }
   /// A product of bf16 matrices, for which matrix units come first.
   compiler::Compiled compiled() {
     const egret::testing::Einsum e{"mk", "kn", "mn", {{'m', 512}, {'n', 512}, {'k', 256}}};
@@ -46,6 +42,7 @@ protected:
   }
 
   egret::testing::TemporaryFolder folder;
+  ScopedEnvironment cache{"EGRET_CACHE", folder.path().c_str()}; // of the texts that are kept
   FakeCuda& fake;
   std::unique_ptr<Device> device;
 };
