@@ -10,6 +10,7 @@
 #include "support/nvrtc.h"
 #include "support/sliced_products.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -54,6 +55,47 @@ TEST(CudaContractions, TextCompilesWithoutSpills) {
       }
     }
   }
+}
+
+/// Sizes that all chunks divide, and sizes that none does: some of the addresses and guards of
+/// those do not stay in registers.
+TEST(CudaContractions, SplitFactorsCompileWithoutSpills) {
+  constexpr std::int64_t kOfOddSizes = 128;
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto cuda = backend::cuda::cuda_target(target);
+  for (const auto& [left, right] :
+       {std::pair{"mk", "nk"}, {"mk", "kn"}, {"km", "nk"}, {"km", "kn"}})
+    for (const bool odd : {false, true}) {
+      const Einsum e{left,
+                     right,
+                     "mn",
+                     {{'m', odd ? 1003 : 1024}, {'n', odd ? 997 : 1024}, {'k', odd ? 517 : 512}}};
+      ir::Graph g;
+      g.outputs = {testing::einsum(g, g.input("a", DType::F32, e.shape_of(left)),
+                                   g.input("b", DType::F32, e.shape_of(right)), e)};
+      testing::NullDevice device;
+      compiler::KernelCache cache;
+      kernel::Region region =
+          compiler::compile_graph(g, {}, device, cache).plan.kernels.at(0).region;
+      for (kernel::Operand& operand : region.operands)
+        operand.alignment = 64;
+      for (const char* tiles :
+           {"bm=128 bn=128 stages=2 wm=2", "bm=64 bn=128 stages=3 swap=1 wm=1"}) {
+        const kernel::Schedule s = kernel::parse_schedule(
+            fmt::format("gpu_contraction {} split_parts=1 @mma=wgmma", tiles));
+        const auto lowered = kernel::gpu_contraction_generator().lower(region, s, target);
+        ASSERT_TRUE(lowered.ok) << lowered.reason;
+        const auto cubin =
+            compiler->compile(render_cuda(lowered.program, cuda),
+                              compiler->architecture_for(cuda.capability, cuda.specific));
+        for (const auto& k : cubin.kernels)
+          EXPECT_LE(k.spill_stores, odd ? kOfOddSizes : 0)
+              << left << "," << right << " " << odd << " " << tiles;
+      }
+    }
 }
 
 TEST(CudaContractions, SlicesOfAProductAreCombinedWithoutSpills) {
