@@ -5,6 +5,8 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 namespace egret::kernel {
 
@@ -19,6 +21,10 @@ bool mentions(const Expr& e, const Expr& variable) {
 }
 
 } // namespace
+
+bool is_border(const Expr& bound) {
+  return bound.upper() > INT32_MIN && bound.lower() < INT32_MAX;
+}
 
 void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first,
                int lanes) {
@@ -73,9 +79,6 @@ int widest_of(const Region& r, const Stage& stage, const FactorPiece& piece, DTy
     if (!mentions(g.value, variable))
       return false;
     const auto steps = coefficient_of(g.value, variable);
-    const auto is_border = [&](const Expr& e) { // else it is behind all indices
-      return e.upper() > INT32_MIN && e.lower() < INT32_MAX;
-    };
     return !steps || !(*steps == Expr(1)) || (g.value - variable).divisor() % lanes != 0 ||
            (is_border(g.lo) && g.lo.divisor() % lanes != 0) ||
            (is_border(g.hi) && g.hi.divisor() % lanes != 0);
@@ -142,20 +145,33 @@ FactorPoint point_of(const Region& r, const ContractionForm& form, const AxisGro
   return f;
 }
 
-/// Loads that a value of a stage is made of, but for those in arms of choices.
-void load_value(Emitter& emitter, int stage, int value, const Point& point) {
-  const Region& r = emitter.region();
-  const Stage& s = r.stages[std::size_t(stage)];
-  const BodyValue& v = s.body[std::size_t(value)];
-  if (v.kind == BodyValue::Kind::Load) {
-    const Load& load = s.loads[std::size_t(v.load)];
+/// The loads of tensors that a value of a stage is made of, each once and at its first point, but
+/// for those in arms of choices.
+class LoadWalk {
+public:
+  using Visit = std::function<void(int stage, int value, const Point& point)>;
+  LoadWalk(const Region& region, Visit visit) : r_(region), visit_(std::move(visit)) {}
+
+  void value(int stage, int value, const Point& point) {
+    if (!seen_.insert({stage, value}).second)
+      return;
+    const Stage& s = r_.stages[std::size_t(stage)];
+    const BodyValue& v = s.body[std::size_t(value)];
+    if (v.kind == BodyValue::Kind::Load)
+      return load(stage, value, point);
+    for (std::size_t i = v.op == Op::Select ? v.args.size() : 0; i < v.args.size(); ++i)
+      this->value(stage, v.args[i], point);
+  }
+
+private:
+  void load(int stage, int value, const Point& point) {
+    const Stage& s = r_.stages[std::size_t(stage)];
+    const Load& load = s.loads[std::size_t(s.body[std::size_t(value)].load)];
     if (!load.indirect.empty())
       return;
-    if (load.source == Source::Operand) {
-      emitter.value(stage, value, point);
-      return;
-    }
-    const Stage& source = r.stages[std::size_t(load.number)];
+    if (load.source == Source::Operand)
+      return visit_(stage, value, point);
+    const Stage& source = r_.stages[std::size_t(load.number)];
     if (source.kind != StageKind::Map)
       return;
     Point there = point;
@@ -167,12 +183,13 @@ void load_value(Emitter& emitter, int stage, int value, const Point& point) {
                        ? std::optional(point.at[std::size_t(s.axes[std::size_t(e.axis_number())])])
                        : std::nullopt;
           });
-    load_value(emitter, load.number, source.yields[std::size_t(load.component)], there);
-    return;
+    this->value(load.number, source.yields[std::size_t(load.component)], there);
   }
-  for (std::size_t i = v.op == Op::Select ? v.args.size() : 0; i < v.args.size(); ++i)
-    load_value(emitter, stage, v.args[i], point);
-}
+
+  const Region& r_;
+  Visit visit_;
+  std::set<std::pair<int, int>> seen_; ///< stages and values
+};
 } // namespace
 
 Point point_of_factor(const Region& region, const ContractionForm& form, const AxisGroup& group,
@@ -180,28 +197,19 @@ Point point_of_factor(const Region& region, const ContractionForm& form, const A
   return point_of(region, form, group, batch, place).point;
 }
 
-int loads_of(const Region& r, int stage, int value) {
-  const Stage& s = r.stages[std::size_t(stage)];
-  const BodyValue& v = s.body[std::size_t(value)];
-  if (v.kind == BodyValue::Kind::Load) {
-    const Load& load = s.loads[std::size_t(v.load)];
-    if (load.source == Source::Operand)
-      return 1;
-    const Stage& source = r.stages[std::size_t(load.number)];
-    return source.kind == StageKind::Map
-               ? loads_of(r, load.number, source.yields[std::size_t(load.component)])
-               : 0;
-  }
+int loads_of(const Region& region, const ContractionForm& form, const Factor& factor) {
   int loads = 0;
-  for (std::size_t i = v.op == Op::Select ? v.args.size() : 0; i < v.args.size(); ++i)
-    loads += loads_of(r, stage, v.args[i]);
+  LoadWalk walk(region, [&](int, int, const Point&) { ++loads; });
+  walk.value(form.stage, factor.value, {std::vector<Expr>(region.axes.size(), Expr(0)), 1, {}});
   return loads;
 }
 
 void load_factor(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
                  const Factor& factor, const Point& batch, const FactorPlace& at) {
-  load_value(emitter, form.stage, factor.value,
-             point_of(emitter.region(), form, group, batch, at).point);
+  LoadWalk walk(emitter.region(), [&](int stage, int value, const Point& point) {
+    emitter.value(stage, value, point);
+  });
+  walk.value(form.stage, factor.value, point_of(emitter.region(), form, group, batch, at).point);
 }
 
 ValueId factor_at(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,

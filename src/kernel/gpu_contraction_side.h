@@ -15,6 +15,9 @@ namespace egret::kernel {
 void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first,
                int lanes);
 
+/// Whether indices may lie on both sides of a guard's bound.
+bool is_border(const Expr& bound);
+
 /// Guards that tell which of `lanes` neighbours from `first` on (a multiple of `lanes`) lie in the
 /// group. Nothing that differs from lane to lane when all or none do.
 std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int lanes);
@@ -46,8 +49,8 @@ ValueId factor_at(Emitter& emitter, const ContractionForm& form, const AxisGroup
 /// Where they are.
 Point point_of_factor(const Region& region, const ContractionForm& form, const AxisGroup& group,
                       const Point& batch, const FactorPlace& place);
-/// Loads of tensors that a value of a stage is made of, but for those in arms of choices.
-int loads_of(const Region& region, int stage, int value);
+/// Loads of tensors that a factor is made of, but for those in arms of choices.
+int loads_of(const Region& region, const ContractionForm& form, const Factor& factor);
 /// Only loads what they are made of, so that what is loaded for several places is under way at
 /// once.
 void load_factor(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,

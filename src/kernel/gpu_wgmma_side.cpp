@@ -233,7 +233,7 @@ ValueId SwizzledSide::value_at(const GpuTile& tile, const Expr& panel, const Exp
 SplitTile::SplitTile(SwizzledSide& side, const GpuTile& tile, const Expr& first, const Expr& depth)
     : side_(side), batch_(tile.batch),
       registers_(8 * std::max(side.view_.factor.pieces.empty()
-                                  ? loads_of(side.r_, side.form_.stage, side.view_.factor.value)
+                                  ? loads_of(side.r_, side.form_, side.view_.factor)
                                   : 1,
                               1)) {
   constexpr int kEight = 8, kOfRow = kSwizzledRow / kEight;
@@ -256,13 +256,14 @@ SplitTile::SplitTile(SwizzledSide& side, const GpuTile& tile, const Expr& first,
 namespace {
 /// The guards where all of the lanes hold or fail alike; else nothing.
 std::optional<std::vector<Guard>> same_in_all_lanes(std::vector<Guard> guards, int lanes) {
+  const auto splits = [&](const Expr& bound) {
+    return depends_on_lane(bound) || (is_border(bound) && bound.divisor() % lanes != 0);
+  };
   for (Guard& g : guards) {
     if (!depends_on_lane(g.value) && !depends_on_lane(g.lo) && !depends_on_lane(g.hi))
       continue;
     g.value = g.value - lane_variable(lanes);
-    if (depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi) ||
-        g.value.divisor() % lanes != 0 || g.lo.divisor() % lanes != 0 ||
-        g.hi.divisor() % lanes != 0)
+    if (depends_on_lane(g.value) || g.value.divisor() % lanes != 0 || splits(g.lo) || splits(g.hi))
       return std::nullopt;
   }
   return guards;

@@ -109,15 +109,7 @@ TEST_F(GpuExport, ReductionsScansAndSorts) {
 
 TEST_F(GpuExport, ATrainingStepIsReplayed) {
   const Tensor x = randn({64, 20}, generator_), y = randn({64, 7}, generator_);
-  auto step =
-      compile([](nn::Linear& layer, const Tensor& input, const Tensor& wanted, const Tensor& rate) {
-        const Tensor loss = (layer(input) - wanted).square().mean();
-        const std::vector<Tensor> gradients = grad(loss, {layer.weight, *layer.bias});
-        NoGrad off;
-        layer.weight -= rate * gradients[0];
-        *layer.bias -= rate * gradients[1];
-        return loss;
-      });
+  auto step = test::linear_training_step();
   nn::Linear layer(20, 7, generator_);
   std::vector<float> weight = layer.weight.to_vector<float>(),
                      bias = layer.bias->to_vector<float>();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "backend/c/compiler.h"
+#include "egret/compile.h"
 #include "egret/functional.h"
+#include "egret/grad.h"
 #include "egret/nn.h"
 #include "support/c_compiler.h"
 #include "support/files.h"
@@ -59,6 +61,19 @@ struct Mlp {
   Tensor operator()(const Tensor& x) const { return out(relu(in(x))); }
   EGRET_FIELDS(in, out)
 };
+
+/// A step of gradient descent on a linear layer; the layer's weight and bias are replaced.
+inline auto linear_training_step() {
+  return compile(
+      [](nn::Linear& layer, const Tensor& input, const Tensor& wanted, const Tensor& rate) {
+        const Tensor loss = (layer(input) - wanted).square().mean();
+        const std::vector<Tensor> gradients = grad(loss, {layer.weight, *layer.bias});
+        NoGrad off;
+        layer.weight -= rate * gradients[0];
+        *layer.bias -= rate * gradients[1];
+        return loss;
+      });
+}
 
 inline Mlp mlp(Generator& generator) {
   return {nn::Linear(20, 33, generator), nn::Linear(33, 7, generator)};

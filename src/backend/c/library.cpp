@@ -104,17 +104,7 @@ std::string LibraryRenderer::kernels_text() const {
 }
 
 std::string LibraryRenderer::header() const {
-  return fmt::format(R"(#ifndef EGRET_LIBRARY_{0}_H
-#define EGRET_LIBRARY_{0}_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-/* Made by egret. Compile with
+  return header_of(fmt::format(R"(/* Made by egret. Compile with
      cc -O3 -std=c11 -ffp-contract=off -fwrapv -fno-strict-aliasing -c {0}.c
    and link with -lm. With -fopenmp it uses the threads of OpenMP; results have the same bits.
    Several calls may run at once, each with memory of its own. */
@@ -132,14 +122,8 @@ size_t {0}_memory({2});
 {1}     void* memory: {0}_memory() bytes, aligned to 64; null: the function allocates and frees them
      size_t bytes: of `memory` */
 int {0}({3}void* memory, size_t bytes);
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif
 )",
-                     interface_.name, notes(), size_parameters(), array_parameters());
+                               interface_.name, notes(), size_parameters(), array_parameters()));
 }
 
 // How a kernel is run by all workers that there is memory for.

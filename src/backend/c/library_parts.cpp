@@ -328,6 +328,27 @@ std::string LibraryParts::array_parameters() const {
   return text;
 }
 
+std::string LibraryParts::header_of(const std::string& declarations) const {
+  return fmt::format(R"(#ifndef EGRET_LIBRARY_{0}_H
+#define EGRET_LIBRARY_{0}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{1}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+)",
+                     interface_.name, declarations);
+}
+
 std::string LibraryParts::notes() const {
   std::string text;
   for (const Parameter& parameter : parameters_)

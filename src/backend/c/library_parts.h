@@ -68,6 +68,7 @@ protected:
   std::string size_parameters() const;  ///< of NAME_memory
   std::string array_parameters() const; ///< each with ", " behind it
   std::string notes() const;            ///< of all parameters, for a comment
+  std::string header_of(const std::string& declarations) const; ///< for C and C++, guarded
   std::string prelude_of(const std::string& code) const;
 
   const kernel::Plan& plan_;

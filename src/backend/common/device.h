@@ -100,8 +100,8 @@ public:
   virtual std::shared_ptr<const Artifact> compile(const kernel::KernelProgram& program) = 0;
   /// Looked for at the first call.
   virtual ProductLibrary product_library() { return {}; }
-  /// Null: libraries for the device are compiled from C.
-  virtual std::unique_ptr<LibraryWriter> library_writer() const { return nullptr; }
+  /// Null: libraries for the device are compiled from C. The device must outlive it.
+  virtual std::unique_ptr<LibraryWriter> library_writer() { return nullptr; }
   /// Whether launch() reads the program's statements, which else nobody needs once it is compiled.
   virtual bool interprets() const { return false; }
   /// Threads that may compile at the same time with profit.

@@ -447,17 +447,7 @@ std::string LibraryRenderer::gpus_text() const {
 }
 
 std::string LibraryRenderer::header() const {
-  return fmt::format(R"(#ifndef EGRET_LIBRARY_{0}_H
-#define EGRET_LIBRARY_{0}_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-/* Made by egret for an NVIDIA GPU of {5}. Compile with
+  return header_of(fmt::format(R"(/* Made by egret for an NVIDIA GPU of {5}. Compile with
      cc -O2 -std=c11 -c {0}.c
    and link with -ldl: nothing of CUDA is needed but the driver, which is opened at run time
    (libcuda.so.1, or what EGRET_CUDA_DRIVER names). One call at a time: another thread's is refused
@@ -499,15 +489,9 @@ size_t {0}_device_memory({2});
    their streams. */
 int {0}_device({3}void* memory, size_t bytes,
 {4}void* stream);
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif
 )",
-                     interface_.name, notes(), size_parameters(), array_parameters(),
-                     std::string(interface_.name.size() + 12, ' '), gpus_text());
+                               interface_.name, notes(), size_parameters(), array_parameters(),
+                               std::string(interface_.name.size() + 12, ' '), gpus_text()));
 }
 
 LibraryText LibraryRenderer::run() {

@@ -19,15 +19,17 @@ using kernel::KernelProgram;
 
 class CudaLibraries final : public LibraryWriter {
 public:
-  explicit CudaLibraries(const kernel::Target& target) : target_(target) {}
+  CudaLibraries(const kernel::Target& target, std::shared_ptr<const Nvrtc> nvrtc, CubinCache* cache)
+      : target_(target), nvrtc_(std::move(nvrtc)), cache_(cache) {}
   c::LibraryText text(const kernel::Plan& plan, std::span<const LibraryStep> steps,
                       const ir::Graph& graph, const c::LibraryInterface& interface) const override {
-    return render_library(plan, steps, graph, interface, target_, *Nvrtc::instance(),
-                          &CubinCache::instance());
+    return render_library(plan, steps, graph, interface, target_, *nvrtc_, cache_);
   }
 
 private:
   const kernel::Target& target_;
+  std::shared_ptr<const Nvrtc> nvrtc_;
+  CubinCache* cache_;
 };
 
 class CudaDevice final : public Device, public MemoryCache, public DefaultStream {
@@ -36,8 +38,8 @@ public:
       : core_(std::make_shared<DeviceCore>(std::move(context))), options_(std::move(options)) {}
 
   const kernel::Target& target() const override { return core_->context->target(); }
-  std::unique_ptr<LibraryWriter> library_writer() const override {
-    return std::make_unique<CudaLibraries>(target());
+  std::unique_ptr<LibraryWriter> library_writer() override {
+    return std::make_unique<CudaLibraries>(target(), nvrtc(), options_.cache);
   }
   std::string name() const override { return core_->context->name(); }
 

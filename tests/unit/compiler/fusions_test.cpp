@@ -258,6 +258,19 @@ std::vector<kernel::Region> on_large_gpu(const std::function<Tensor(egret::Graph
   return testing::regions_of(ir::parse_graph(g.text()), target);
 }
 
+TEST(Fusions, FactorsInF32AreStoredForMatrixUnitsOfHopper) {
+  const auto kernels_with = [](std::int64_t columns) {
+    return on_large_gpu([columns](egret::Graph& g) {
+             const Tensor x = g.tensor({512, 512}, DType::F32, "x");
+             return matmul((x * 2 + 1) * (x * 3 - 1) * (x + 4) * (x - 5),
+                           g.tensor({512, columns}, DType::F32, "w"));
+           })
+        .size();
+  };
+  EXPECT_EQ(kernels_with(512), 2u);
+  EXPECT_EQ(kernels_with(64), 1u);
+}
+
 TEST(Fusions, StepsThatDoubleAreNotAllRecomputedByOneKernel) {
   const auto regions = on_large_gpu([](egret::Graph& g) {
     Tensor total = g.tensor({500, 300}, DType::F32, "x");

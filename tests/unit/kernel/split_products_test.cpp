@@ -72,6 +72,18 @@ void check(const Graph& g, const std::string& schedule, int workers = 2, std::ui
   EXPECT_EQ(lowered, 1) << schedule;
 }
 
+/// The program of the graph's product.
+std::string text_of(const Graph& g, const std::string& schedule) {
+  for (const auto& c : testing::region_cases(g, testing::random_inputs(g, 1), gpu())) {
+    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+        testing::aligned_for(c, gpu()).region,
+        kernel::parse_schedule("gpu_contraction " + schedule), gpu());
+    if (lowered.ok)
+      return kernel::print(lowered.program);
+  }
+  return "";
+}
+
 TEST(SplitProducts, InEveryLayout) {
   for (const auto& form : kForms) {
     check(product_graph(sizes(form[0], form[1], "mn", 72, 136, 136)),
@@ -109,6 +121,30 @@ TEST(SplitProducts, FactorsAreComputedOnTheWay) {
           kSplit + "bm=64 bn=64 stages=2 wm=1");
 }
 
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+    ++found;
+  return found;
+}
+
+/// A value that is used twice, again and again, is loaded once a place.
+TEST(SplitProducts, LoadsOfAFactorRunAheadOnceEach) {
+  const auto text = [](int squares) {
+    const Einsum e = sizes("mk", "nk", "mn", 64, 64, 128);
+    Graph g;
+    NodeId a = testing::input(g, "a", e.left, e);
+    for (int i = 0; i < squares; ++i)
+      a = g.binary(Op::Mul, a, a);
+    g.outputs = {testing::einsum(g, a, testing::input(g, "b", e.right, e), e)};
+    return text_of(g, kSplit + "bm=64 bn=64 stages=2 wm=1");
+  };
+  const std::string none = text(0), many = text(14);
+  EXPECT_GT(count(none, "load a["), 0) << none;
+  EXPECT_EQ(count(many, "load a["), count(none, "load a["));
+  EXPECT_LT(many.find("load a["), many.find("mbarrier_wait")) << many;
+}
+
 /// Columns of several arrays times a weight; along the depth, and along the rows.
 TEST(SplitProducts, OfAConcatenationEachTensorIsReadWhereItIs) {
   for (const std::vector<std::int64_t>& widths :
@@ -126,6 +162,10 @@ TEST(SplitProducts, OfAConcatenationEachTensorIsReadWhereItIs) {
                   : matmul(joined, cx.tensor({all, 61}, DType::F32, "w")))
           .retrieve();
       const Graph g = ir::parse_graph(cx.text());
+      const std::string text = text_of(g, kSplit + "bm=64 bn=64 stages=2 wm=1");
+      const bool apart = widths[0] % 8 == 0; // eight neighbours are of one tensor
+      const std::string produced = text.substr(0, text.find("matrix_fence"));
+      EXPECT_EQ(count(produced, "f32x8 = select") == 0, apart) << produced;
       check(g, kSplit + "bm=64 bn=64 stages=2 wm=1");
       check(g, kSplit + "bm=64 bn=64 stages=2 wm=1", 2, 3, true);
     }
