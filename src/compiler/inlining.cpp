@@ -191,15 +191,15 @@ private:
     return id;
   }
 
-  /// Whether the value is nothing but the sums of a contraction in fewer bits, for which nobody
-  /// else asks: its kernel then writes fewer bytes, at no cost.
-  bool narrows_product(NodeId id) const {
+  /// Whether the value is nothing but sums in fewer bits, for which nobody else asks: their kernel
+  /// then writes fewer bytes, at no cost.
+  bool narrows_sums(NodeId id) const {
     const ir::Node& node = graph_[id];
     if (node.op != Op::Cast)
       return false;
     const NodeId sums = facts_.view(node.inputs[0]).base;
-    return stored_[sums] && facts_.product_of(sums) != ir::kNoNode &&
-           facts_.uses(sums).size() == 1 && size_of(node.dtype) < size_of(graph_[sums].dtype) &&
+    return stored_[sums] && graph_[sums].op == Op::ReduceSum && facts_.uses(sums).size() == 1 &&
+           size_of(node.dtype) < size_of(graph_[sums].dtype) &&
            elements_of(graph_[sums].shape) == elements_of(node.shape);
   }
 
@@ -217,11 +217,15 @@ private:
     return most;
   }
 
+  bool is_float_of_16_bits(NodeId id) const {
+    return is_float(graph_[id].dtype) && size_of(graph_[id].dtype) == 2;
+  }
+
   /// How many times products read an element of the value of 16 bits, widened, as a factor. Others
   /// are converted on their way into a product whether they are stored or not.
   double reads_as_factor(NodeId made) const {
     double most = 0;
-    if (!is_float(graph_[made].dtype) || size_of(graph_[made].dtype) != 2)
+    if (!is_float_of_16_bits(made))
       return 0;
     for (const Use& use : facts_.uses(made))
       if (graph_[use.reader].op == Op::Cast &&
@@ -262,11 +266,17 @@ private:
   }
 
   bool inlines(NodeId made) const {
-    const Cone& cone = cones_[made];
     const NodeId id = widened(made);
+    // The conversion is decided with the value: a kernel that stored what it widens would write,
+    // and products would read, twice the bytes.
+    Cone cone = cones_[made];
+    cone.flops += id == made ? 0 : 1;
+    cone.flops_by_use += id == made ? 0 : 1;
     const auto& uses = facts_.uses(id);
     if (uses.empty() || !may_inline(made))
       return false;
+    if (fuse_ && only_widens(made) && is_float_of_16_bits(graph_[made].inputs[0]))
+      return true;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
     if (fuse_ && is_of_indices(made) && pays_to_recompute(made, id))
@@ -274,7 +284,7 @@ private:
     // A scatter that sees how its index is bounded knows which updates never meet.
     if (fuse_ && bounds_.contains(made) && cone.flops <= kCheapFlops)
       return true;
-    if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_product(made))
+    if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_sums(made))
       return false;
     if (choices_.windows_stored && !only_widens(made) && packings(id) >= kOverlap)
       return false;

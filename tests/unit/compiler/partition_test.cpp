@@ -261,6 +261,39 @@ TEST(Partition, AFactorThatProductsReadOftenIsStoredAsTheyFetchIt) {
   EXPECT_EQ(stored_factors(32), std::vector<DType>{DType::BF16});
 }
 
+// However much arithmetic the value takes: the conversion is decided with it.
+TEST(Partition, AFactorThatIsWidenedForProductsIsNotStoredWide) {
+  for (int steps = 0; steps < 20; ++steps) {
+    const Shape shape{32, 32};
+    Graph g;
+    NodeId x = g.input("x", DType::F32, shape);
+    for (int i = 0; i < steps; ++i)
+      x = g.binary(Op::Add, x, scalar(g, 0.5, shape));
+    const NodeId factor = g.cast(g.cast(x, DType::BF16), DType::F32);
+    const NodeId a = g.cast(g.input("a", DType::BF16, shape), DType::F32);
+    g.outputs = {matmul_node(g, factor, a), matmul_node(g, a, factor)};
+    const Split s = split(g);
+    for (NodeId id = 0; id < s.graph.size(); ++id)
+      EXPECT_FALSE(s.partition.stored[id] && s.graph[id].op != Op::ReduceSum &&
+                   s.graph[id].dtype == DType::F32)
+          << steps;
+  }
+}
+
+// A sum that is no product reads each element of its factor many times, in as few bits.
+TEST(Partition, AWidenedInputIsReadAsItIs) {
+  Graph g;
+  const NodeId x = g.cast(g.input("x", DType::BF16, {16, 16}), DType::F32);
+  const NodeId weights = g.input("weights", DType::F32, {64});
+  const Shape box{64, 16, 16};
+  const NodeId terms = g.binary(Op::Mul, g.expand(g.reshape(x, {1, 16, 16}), box),
+                                g.expand(g.reshape(weights, {64, 1, 1}), box));
+  g.outputs = {g.reduce(Op::ReduceMax, terms, {1}), g.reduce(Op::ReduceMax, terms, {2})};
+  const Split s = split(g);
+  for (NodeId id = 0; id < s.graph.size(); ++id)
+    EXPECT_FALSE(s.partition.stored[id] && s.graph[id].op == Op::Cast);
+}
+
 TEST(Partition, AFactorThatProductsReadSeldomIsComputedInThem) {
   for (std::int64_t n : {32, 256}) {
     Graph g;
