@@ -273,40 +273,66 @@ private:
       if (!is_among(sum.attrs.axes, i))
         of_product[i] = coords.coords[left++];
     for (const NodeId input : product.inputs) {
-      const View& view = facts_.view(input);
-      const Shape& shape = graph_[view.base].shape;
-      OneSum::Factor factor{view.base, {}};
-      if (!has_constant_extents(shape))
+      auto factor = factor_of(input, product.shape, of_product, one.box);
+      if (!factor)
         return std::nullopt;
-      for (std::size_t j = 0; j < shape.size(); ++j) {
-        const Expr& at = view.map.coords[j];
-        const auto variables = variables_of(at);
-        // Only all of a dimension has zeros beside it where the sum has its ends.
-        const bool is_all =
-            at.is_axis() && shape[j] == product.shape[std::size_t(at.axis_number())];
-        const auto stays_inside = [&](const Expr& v) {
-          if (!v.is_axis())
-            return false;
-          const auto i = std::size_t(v.axis_number());
-          const Expr &place = of_product[i], &extent = product.shape[i];
-          return place.is_axis() ? one.box[std::size_t(place.axis_number())] == extent
-                                 : place.is_constant();
-        };
-        if (!is_all && !std::all_of(variables.begin(), variables.end(), stays_inside))
-          return std::nullopt;
-        factor.coords.push_back(substitute(at, [&](const Expr& v) {
-          return std::optional(of_product[std::size_t(v.axis_number())]);
-        }));
-      }
-      if (!view.map.is_total() || !is_affine_view(factor.coords))
-        return std::nullopt;
-      one.factors.push_back(std::move(factor));
+      one.factors.push_back(std::move(*factor));
     }
     return one;
   }
 
+  /// An operand of the product over the terms' box, from the first value on its way from memory
+  /// of which it is an affine view: where a reshape has split or joined axes, from behind that.
+  /// `of_product`: by axis of the product, where it is.
+  std::optional<OneSum::Factor> factor_of(NodeId operand, const Shape& shape,
+                                          const std::vector<Expr>& of_product,
+                                          const Shape& box) const {
+    std::optional<OneSum::Factor> found;
+    IndexMap map = IndexMap::identity(shape);
+    for (NodeId id = operand;; id = graph_[id].inputs[0]) {
+      if (auto factor = factor_from(id, map, shape, of_product, box))
+        found = std::move(factor);
+      if (!is_movement(graph_[id].op))
+        return found;
+      map = compose(map, ir::view_of(graph_, id));
+    }
+  }
+
+  /// The same from one value, which the product's operand is a view of by `map`.
+  std::optional<OneSum::Factor> factor_from(NodeId id, const IndexMap& map,
+                                            const Shape& product_shape,
+                                            const std::vector<Expr>& of_product,
+                                            const Shape& box) const {
+    const Shape& shape = graph_[id].shape;
+    OneSum::Factor factor{id, {}};
+    if (!map.is_total() || !has_constant_extents(shape))
+      return std::nullopt;
+    for (std::size_t j = 0; j < shape.size(); ++j) {
+      const Expr& at = map.coords[j];
+      const auto variables = variables_of(at);
+      // Only all of a dimension has zeros beside it where the sum has its ends.
+      const bool is_all = at.is_axis() && shape[j] == product_shape[std::size_t(at.axis_number())];
+      const auto stays_inside = [&](const Expr& v) {
+        if (!v.is_axis())
+          return false;
+        const auto i = std::size_t(v.axis_number());
+        const Expr &place = of_product[i], &extent = product_shape[i];
+        return place.is_axis() ? box[std::size_t(place.axis_number())] == extent
+                               : place.is_constant();
+      };
+      if (!is_all && !std::all_of(variables.begin(), variables.end(), stays_inside))
+        return std::nullopt;
+      factor.coords.push_back(substitute(at, [&](const Expr& v) {
+        return std::optional(of_product[std::size_t(v.axis_number())]);
+      }));
+    }
+    if (!is_affine_view(factor.coords))
+      return std::nullopt;
+    return factor;
+  }
+
   bool is_of_16_bits(const OneSum::Factor& factor) const {
-    const Node& node = graph_[factor.base];
+    const Node& node = graph_[facts_.view(factor.base).base];
     const DType dtype = node.op == Op::Cast ? graph_[node.inputs[0]].dtype : node.dtype;
     return is_float(dtype) && size_of(dtype) == 2;
   }

@@ -156,6 +156,25 @@ TEST(PlacedProducts, OfTransposedConvolutionsAreOneSum) {
   }
 }
 
+// As a group norm's are: groups of channels, or rows that were joined.
+TEST(PlacedProducts, OfAFactorBehindAReshapeAreOneSum) {
+  const auto sums = [](const Shape& seen, const Shape& made) {
+    egret::Graph cx;
+    const Tensor from = cx.tensor(made, DType::BF16, "seed"),
+                 w = cx.tensor({6, 4, 3, 3}, DType::BF16, "w");
+    Tensor x = zeros({2, 4, 9, 9}, DType::BF16);
+    x.set_requires_grad();
+    const Tensor y = conv2d(x, w, {}, {.padding = PerAxis(1)});
+    const Tensor seed = (from * from).reshape(seen);
+    const Tensor outputs_of[] = {y}, inputs_of[] = {x}, seeds[] = {seed};
+    grad(outputs_of, inputs_of, seeds)[0].retrieve();
+    return count(placed(ir::parse_graph(cx.text()), "behind a reshape"), Op::ReduceSum);
+  };
+  EXPECT_EQ(sums({2, 6, 9, 9}, {2, 2, 3, 9, 9}), 1);
+  EXPECT_EQ(sums({2, 6, 9, 9}, {2, 6, 81}), 1);
+  EXPECT_EQ(sums({2, 6, 9, 9}, {12, 9, 3, 3}), 1);
+}
+
 /// Products by threads: windows' elements come through registers.
 TEST(PlacedProducts, OfFullPrecisionAreOneSumWhereColumnsAreManyBytes) {
   const auto sums = [](const Gradient& c) {
@@ -219,26 +238,43 @@ TEST(PlacedProducts, AreLeftWhereHolesAreWithinTheSum) {
   EXPECT_EQ(count(placed(diagonals(0, 12, 0, true), "read twice"), Op::ReduceSum), 2);
 }
 
-TEST(PlacedProducts, AreLeftWhereSizesOrPlacesAreUnknown) {
-  const Expr n = Expr::symbol("n", 1, 8);
-  for (const bool size : {false, true}) {
-    Graph g;
-    const Expr rows = size ? n : Expr(12);
-    const Shape box{rows, Expr(16), Expr(3)};
-    NodeId a = g.input("a", DType::F32, {size ? n : Expr(20), Expr(16)});
-    const NodeId b = g.input("b", DType::F32, {Expr(16), Expr(3)});
-    if (!size)
-      a = g.shrink(a, {n, Expr(0)}, {n + Expr(12), Expr(16)});
-    NodeId at = g.reduce(Op::ReduceSum,
-                         g.binary(Op::Mul, g.expand(g.reshape(a, {rows, Expr(16), Expr(1)}), box),
-                                  g.expand(g.reshape(b, {Expr(1), Expr(16), Expr(3)}), box)),
-                         {1});
-    at = g.pad(at, {Expr(0), Expr(0)}, {Expr(3), Expr(0)}, Scalar::of(DType::F32, 0.0));
-    at = g.reshape(g.permute(at, {1, 0}), {(rows + Expr(3)) * Expr(3)});
-    at =
-        g.reshape(g.shrink(at, {Expr(0)}, {(rows + Expr(2)) * Expr(3)}), {Expr(3), rows + Expr(2)});
-    g.outputs = {g.reduce(Op::ReduceSum, at, {0})};
-    EXPECT_EQ(ir::print(with_placed_products(g, backend::cuda::known_target(90))), ir::print(g));
+/// sum over w of p[h - w, w] for p = a b of n rows, or of 12 from row n of a.
+Graph diagonals_of_unknown(bool size) {
+  const Expr n = Expr::symbol("n", 1, 8), rows = size ? n : Expr(12);
+  const Shape box{rows, Expr(16), Expr(3)};
+  Graph g;
+  NodeId a = g.input("a", DType::F32, {size ? n : Expr(20), Expr(16)});
+  const NodeId b = g.input("b", DType::F32, {Expr(16), Expr(3)});
+  if (!size) {
+    g.input("rows", DType::F32, {n}); // says what n is
+    a = g.shrink(a, {n, Expr(0)}, {n + Expr(12), Expr(16)});
+  }
+  NodeId at = g.reduce(Op::ReduceSum,
+                       g.binary(Op::Mul, g.expand(g.reshape(a, {rows, Expr(16), Expr(1)}), box),
+                                g.expand(g.reshape(b, {Expr(1), Expr(16), Expr(3)}), box)),
+                       {1});
+  at = g.pad(at, {Expr(0), Expr(0)}, {Expr(3), Expr(0)}, Scalar::of(DType::F32, 0.0));
+  at = g.reshape(g.permute(at, {1, 0}), {(rows + Expr(3)) * Expr(3)});
+  at = g.reshape(g.shrink(at, {Expr(0)}, {(rows + Expr(2)) * Expr(3)}), {Expr(3), rows + Expr(2)});
+  g.outputs = {g.reduce(Op::ReduceSum, at, {0})};
+  return g;
+}
+
+TEST(PlacedProducts, AreLeftWhereSizesAreUnknown) {
+  const Graph g = diagonals_of_unknown(true);
+  EXPECT_EQ(ir::print(with_placed_products(g, backend::cuda::known_target(90))), ir::print(g));
+}
+
+TEST(PlacedProducts, OfAFactorThatBeginsAtAnUnknownRowAreOneSum) {
+  const Graph before = diagonals_of_unknown(false);
+  const Graph after = with_placed_products(before, backend::cuda::known_target(90));
+  EXPECT_EQ(count(after, Op::ReduceSum), 1) << ir::print(after);
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) { // and other rows
+    const auto inputs = testing::random_inputs(before, seed, {.special = false, .range = 1});
+    const auto expected = backend::reference::expect(before, inputs);
+    const auto actual = backend::reference::execute(after, inputs);
+    const auto result = backend::reference::compare(actual[0], expected[0], "output");
+    EXPECT_TRUE(result.ok) << result.message;
   }
 }
 
