@@ -1,6 +1,7 @@
 #include "compiler/canonical.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace egret::compiler {
 
@@ -187,10 +188,136 @@ void merge(Region& region, int x) {
   }
 }
 
+/// Replaces a variable of a box by two, `outer` * extent of the inner one + inner.
+struct Splitting {
+  int place;
+  Expr outer, inner; ///< extents
+  Shape box;         ///< after
+
+  Expr operator()(const Expr& e) const {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      if (!v.is_axis() || v.axis_number() < place)
+        return std::nullopt;
+      if (v.axis_number() == place)
+        return Expr::axis(place, outer) * inner + Expr::axis(place + 1, inner);
+      return Expr::axis(v.axis_number() + 1, box[v.axis_number() + 1]);
+    });
+  }
+  void apply(IndexMap& map) const {
+    map.dims = box;
+    for (Expr& c : map.coords)
+      c = (*this)(c);
+    for (Hole& hole : map.holes)
+      for (Guard& g : hole.valid)
+        g = {(*this)(g.value), (*this)(g.lo), (*this)(g.hi)};
+  }
+};
+
+void add_axis(std::vector<int>& axes, int x) {
+  for (int& a : axes)
+    a += a > x;
+  if (const auto at = std::find(axes.begin(), axes.end(), x); at != axes.end())
+    axes.insert(at + 1, x + 1);
+}
+
+/// Makes two axes of axis `x`, the inner one of `by` points.
+void split(Region& region, int x, std::int64_t by) {
+  const Region old = region; // result axes of the stages before the change
+  const Expr outer(region.axes[x].extent.value() / by), inner(by);
+  region.axes.insert(region.axes.begin() + x + 1, region.axes[x]);
+  region.axes[x].extent = outer;
+  region.axes[x + 1].extent = inner;
+  const auto place_in = [&](const std::vector<int>& axes) {
+    const auto at = std::find(axes.begin(), axes.end(), x);
+    return at == axes.end() ? -1 : static_cast<int>(at - axes.begin());
+  };
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    Stage& stage = region.stages[s];
+    const int place = place_in(stage.axes);
+    add_axis(stage.axes, x);
+    add_axis(stage.over, x);
+    if (place < 0)
+      continue;
+    const Splitting halve{place, outer, inner, extents(region, stage.axes)};
+    for (kernel::Load& load : stage.loads) {
+      halve.apply(load.map);
+      if (load.source != Source::Stage)
+        continue;
+      // Coordinates are plain variables or numbers of slices.
+      if (const int from = place_in(kernel::result_axes(old.stages[load.number])); from >= 0) {
+        load.map.coords[from] = Expr::axis(place, outer);
+        load.map.coords.insert(load.map.coords.begin() + from + 1, Expr::axis(place + 1, inner));
+      }
+    }
+    for (BodyValue& v : stage.body)
+      if (v.kind == BodyValue::Kind::Index)
+        v.index = halve(v.index);
+  }
+  for (Output& out : region.outputs) {
+    const std::vector<int> axes = kernel::result_axes(old.stages[out.stage]);
+    if (const int place = place_in(axes); place >= 0)
+      Splitting{place, outer, inner, extents(region, kernel::result_axes(region.stages[out.stage]))}
+          .apply(out.map);
+  }
+}
+
+bool has_variable(const Expr& e, const Expr& variable) {
+  const auto variables = variables_of(e);
+  return std::find(variables.begin(), variables.end(), variable) != variables.end();
+}
+
+/// The number by which digits of a variable are taken, x / n and x % n, where all loads take the
+/// same ones; nothing where none does, or something else is computed of it.
+std::optional<std::int64_t> digit_of(const Stage& stage, const Expr& variable) {
+  std::optional<std::int64_t> found;
+  for (const kernel::Load& load : stage.loads) {
+    for (const Hole& hole : load.map.holes)
+      for (const Guard& g : hole.valid)
+        for (const Expr& e : {g.value, g.lo, g.hi})
+          if (has_variable(e, variable))
+            return std::nullopt;
+    std::vector<Expr> waiting = load.map.coords;
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      const ExprNode& node = waiting[i].node();
+      if (node.kind == ExprKind::Axis || !has_variable(waiting[i], variable))
+        continue;
+      if (node.kind == ExprKind::Sum || node.kind == ExprKind::Product) {
+        const std::vector<Expr> operands = node.operands;
+        waiting.insert(waiting.end(), operands.begin(), operands.end());
+        continue;
+      }
+      if ((node.kind != ExprKind::FloorDiv && node.kind != ExprKind::FloorMod) ||
+          !(node.operands[0] == variable) || !node.operands[1].is_constant() ||
+          (found && *found != node.operands[1].value()))
+        return std::nullopt;
+      found = node.operands[1].value();
+    }
+  }
+  return found;
+}
+
+/// A product's factor is copied a box at a time where it lies at affine coordinates: an axis that
+/// is read by digits, as heads that were joined are, becomes an axis for each.
+void split_digits(Region& region) {
+  for (std::size_t s = 0; s < region.stages.size(); ++s)
+    for (std::size_t i = 0; i < region.stages[s].axes.size(); ++i) {
+      const int x = region.stages[s].axes[i];
+      const Expr extent = region.axes[x].extent;
+      const Expr variable = Expr::axis(static_cast<int>(i), extent);
+      if (!extent.is_constant() || !variable.is_axis())
+        continue;
+      const auto by = digit_of(region.stages[s], variable);
+      if (by && *by > 1 && extent.value() % *by == 0 && extent.value() > *by)
+        split(region, x, *by);
+    }
+}
+
 } // namespace
 
-void canonicalize(Region& region) {
+void canonicalize(Region& region, const kernel::Target& target) {
   flatten(region);
+  if (target.is_gpu() && kernel::classify(region) == kernel::Form::Contraction)
+    split_digits(region);
   for (int x = 0; x + 1 < static_cast<int>(region.axes.size());)
     if (may_merge(region, x)) {
       merge(region, x);

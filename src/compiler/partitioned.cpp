@@ -131,7 +131,7 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
       if (group.kind != GroupKind::Stream && group.sliced < 0)
         continue;
       BuiltRegion built = build_region(facts, partition, group, keep, target);
-      canonicalize(built.region);
+      canonicalize(built.region, target);
       if (group.sliced >= 0) {
         if (!kernel::slices_pay(built.region, target, seconds_saved(built.region, machine)))
           for (const Member& m : group.members)

@@ -136,7 +136,7 @@ void build_all_regions(C& c) {
 
 void canonicalize_regions(C& c) {
   for (BuiltRegion& built : c.parts.regions)
-    canonicalize(built.region);
+    canonicalize(built.region, c.target);
 }
 
 std::variant<BuiltPlan, OverLimit> planned(C& c,
