@@ -227,6 +227,8 @@ private:
     const NodeId product = facts_.product_of(id);
     NodeId scored = node.inputs[0];
     if (product != ir::kNoNode) {
+      if (product != scored) // seen through a permutation
+        return;
       int scores = 0;
       for (NodeId input : graph_[product].inputs) {
         if (!is_scored(input))

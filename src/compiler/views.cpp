@@ -137,8 +137,10 @@ void GraphFacts::find_product(NodeId id) {
       continue;
     bool summed = std::find(reduce.attrs.axes.begin(), reduce.attrs.axes.end(), dim_of[j]) !=
                   reduce.attrs.axes.end();
+    // A factor that is the same for all terms is one of a product all the same: the gradient that
+    // comes from a mean over positions, beside the weights of an attention.
     if (summed) {
-      if (!a[j] || !b[j])
+      if (!a[j] && !b[j])
         return;
       k = true;
     } else {

@@ -8,6 +8,9 @@
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/streaming.h"
+#include "egret/functional.h"
+#include "egret/grad.h"
+#include "egret/graph.h"
 #include "support/attention_graphs.h"
 #include "support/null_device.h"
 #include "support/targets.h"
@@ -529,6 +532,32 @@ TEST(Partition, ViewsAreComposedOnce) {
   EXPECT_EQ(first.hash(), compose(frame, facts.view(padded).map).hash());
   EXPECT_EQ(&facts.view_through(padded, frame), &first);
   EXPECT_NE(&facts.view_through(padded, IndexMap::identity({8})), &first);
+}
+
+/// The gradient of the mean over all positions is the same for each of them: the attention in front
+/// of it stores no weights all the same.
+TEST(Partition, AttentionBehindAMeanOfPositionsIsStreamed) {
+  egret::Graph cx;
+  const Shape shape{4, 8, 1024, 64};
+  const auto input = [&](const char* name) {
+    Tensor t = cx.tensor(shape, DType::BF16, name);
+    t.set_requires_grad();
+    return t;
+  };
+  const Tensor q = input("q"), k = input("k"), v = input("v");
+  const Tensor scores = matmul(q, k.transpose(2, 3)) * 0.125;
+  const Tensor y = matmul(softmax(scores, -1), v).mean({2}).to(DType::F32);
+  const Tensor loss = (y * y).sum();
+  const Tensor outputs[] = {loss}, inputs[] = {q, k, v};
+  for (Tensor& gradient : grad(outputs, inputs))
+    gradient.retrieve();
+  testing::NullDevice device(backend::cuda::known_target(90));
+  KernelCache cache;
+  Options options;
+  options.effort = Effort::Quick;
+  const Compiled compiled = compile_graph(ir::parse_graph(cx.text()), options, device, cache);
+  for (const auto& kernel : compiled.report.kernels)
+    EXPECT_LT(kernel.bytes_written, 4 * 8 * 1024 * 1024) << compiled.report.text();
 }
 
 } // namespace
