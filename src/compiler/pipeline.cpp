@@ -1,6 +1,7 @@
 #include "compiler/pipeline.h"
 
 #include "compiler/attention_delta.h"
+#include "compiler/axis_orders.h"
 #include "compiler/batching.h"
 #include "compiler/builders.h"
 #include "compiler/canonical.h"
@@ -310,6 +311,8 @@ constexpr std::array kPasses = {
        nullptr, [](C& c) { c.graph = split_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"join-scatters", Phase::Graph, "scatters that update one value one after the other become one",
        joins_scatters, [](C& c) { c.graph = join_scatters(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
+  Pass{"axis-orders", Phase::Graph, "values lie in memory in the order in which kernels read and write neighbours",
+       nullptr, [](C& c) { c.graph = with_axis_orders(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
        nullptr, [](C& c) { c.graph = prepare_outputs(c.graph); }, kAlways, verify_graph, print_graph},
   Pass{"views", Phase::Graph, "chains of movement operations become index maps",
