@@ -34,6 +34,25 @@ export function s<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
+/// One of the elements is reached by Tab, the others from it by the arrow keys.
+export function walked(elements: (HTMLElement | SVGElement)[], first = 0): void {
+  elements.forEach((element, i) => {
+    element.setAttribute("tabindex", i === Math.max(0, first) ? "0" : "-1");
+    element.addEventListener("keydown", (event) => {
+      const key = (event as KeyboardEvent).key;
+      const by = key === "ArrowDown" || key === "ArrowRight" ? 1 : key === "ArrowUp" || key === "ArrowLeft" ? -1 : 0;
+      if (by === 0) return;
+      const next = elements[i + by];
+      if (next) {
+        element.setAttribute("tabindex", "-1");
+        next.setAttribute("tabindex", "0");
+        next.focus();
+      }
+      event.preventDefault();
+    });
+  });
+}
+
 export interface Column<Row> {
   title: string;
   cell: (row: Row, place: number) => Child;
@@ -49,21 +68,22 @@ export function table<Row>(
   chosen = -1,
 ): HTMLElement {
   const body = h("tbody");
-  rows.forEach((row, place) => {
-    const line = h("tr", { "aria-selected": choose ? String(place === chosen) : undefined, tabindex: choose ? 0 : undefined });
+  const lines = rows.map((row, place) => {
+    // A page that is drawn again finds the row that had the focus by its id.
+    const line = h("tr", { "aria-selected": choose ? String(place === chosen) : undefined, id: choose ? `${label}-${place}` : undefined });
     for (const column of columns) line.append(h("td", { class: column.number ? "number" : undefined }, column.cell(row, place)));
     if (choose) {
       line.addEventListener("click", () => choose(row, place));
       line.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" || event.key === " ") choose(row, place);
-        else if (event.key === "ArrowDown") (line.nextElementSibling as HTMLElement | null)?.focus();
-        else if (event.key === "ArrowUp") (line.previousElementSibling as HTMLElement | null)?.focus();
-        else return;
+        if (event.key !== "Enter" && event.key !== " ") return;
+        choose(row, place);
         event.preventDefault();
       });
     }
-    body.append(line);
+    return line;
   });
+  if (choose) walked(lines, chosen);
+  body.append(...lines);
   const head = h("tr");
   for (const column of columns) head.append(h("th", { scope: "col", class: column.number ? "number" : undefined }, column.title));
   return h("div", { class: "table", role: "region", "aria-label": label, tabindex: choose ? undefined : 0 }, h("table", {}, h("thead", {}, head), body));

@@ -70,6 +70,7 @@ export class GraphCanvas {
     );
     this.drawn.layers.forEach((list, layer) => list.forEach((i) => (this.layerOf[i] = layer)));
     this.chosen = options.chosen === undefined ? -1 : (this.place.get(options.chosen) ?? -1);
+    this.canvas.id = `canvas-${options.label}`;
     this.canvas.setAttribute("role", "application");
     this.canvas.setAttribute(
       "aria-label",
@@ -91,6 +92,10 @@ export class GraphCanvas {
     );
     this.listen();
     new ResizeObserver(() => this.resized()).observe(this.element);
+  }
+
+  focus(): void {
+    this.canvas.focus();
   }
 
   /// Chooses a node and moves it into view.

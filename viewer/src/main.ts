@@ -33,6 +33,9 @@ function go(change: Partial<Place>): void {
   place = { ...place, ...change };
   history.pushState(null, "", writePlace(place));
   draw();
+  // What had the focus is gone, or there was nothing: the keyboard goes on in the page.
+  const main = document.querySelector("main");
+  if (document.activeElement === document.body && main) ((place.page === "graph" && main.querySelector("canvas")) || main).focus();
 }
 
 function theme(): void {
@@ -62,7 +65,7 @@ function draw(): void {
   const view: View = { record, program, place, go, note };
   const programs = h(
     "select",
-    { "aria-label": "Program", change: (event: Event) => go({ program: Number((event.target as HTMLSelectElement).value), graph: undefined, node: undefined, pass: undefined, launch: undefined, step: undefined, class: undefined, within: undefined }) },
+    { "aria-label": "Program", id: "program", change: (event: Event) => go({ program: Number((event.target as HTMLSelectElement).value), graph: undefined, node: undefined, pass: undefined, launch: undefined, step: undefined, class: undefined, within: undefined }) },
     ...record.programs.map((one) => h("option", { value: one.number, selected: one === program }, `program ${one.number}: ${one.graphs[0]?.nodes.length ?? 0} ops, ${one.report?.kernels.length ?? 0} kernels`)),
   );
   const header = h(
@@ -82,7 +85,7 @@ function draw(): void {
     !record.complete && "This record is cut short: its last line is missing.",
     program.failed && `The compilation failed: ${program.failed}`,
   ].filter((text) => text !== false && text !== undefined && text !== "");
-  app.replaceChildren(header, ...warnings.map((text) => h("p", { class: "warning", role: "alert" }, text as string)), h("main", { "data-page": page[0] }, content(page[2], view)));
+  app.replaceChildren(header, ...warnings.map((text) => h("p", { class: "warning", role: "alert" }, text as string)), h("main", { "data-page": page[0], tabindex: -1 }, content(page[2], view)));
   if (focused) document.getElementById(focused)?.focus();
 }
 

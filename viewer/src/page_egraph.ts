@@ -1,5 +1,5 @@
 // The e-graph page: classes with their alternatives, what each cost, which rule made it, and how they came to be.
-import { bytes, h } from "./dom";
+import { bytes, h, walked } from "./dom";
 import { EGraph, type Alternative, type EClass } from "./egraph";
 import { GraphCanvas, type Item } from "./graph_canvas";
 import { classOf as kindOf } from "./page_graph";
@@ -58,7 +58,7 @@ function drawn(egraph: EGraph, looked: number | undefined, results: number[]): E
   return all.filter((of) => near.has(of.id));
 }
 
-function canvasOf(view: View, egraph: EGraph, classes: EClass[], choose: (id: number) => void): { canvas: GraphCanvas; back: number } {
+function canvasOf(view: View, egraph: EGraph, classes: EClass[], walk: (id: number) => void): { canvas: GraphCanvas; back: number } {
   const items: Item[] = [];
   const operands: number[][] = [];
   const place = new Map<number, number>(); // of classes that are drawn already
@@ -91,7 +91,7 @@ function canvasOf(view: View, egraph: EGraph, classes: EClass[], choose: (id: nu
     items,
     operands,
     chosen: view.place.class === undefined ? undefined : egraph.find(view.place.class),
-    choose: (id) => id !== undefined && choose(owner.get(id) ?? id),
+    choose: (id) => id !== undefined && walk(owner.get(id) ?? id),
     open: (id) => {
       const node = nodeOf(egraph, owner.get(id) ?? id);
       if (node !== undefined) view.go({ page: "graph", graph: undefined, node });
@@ -178,12 +178,17 @@ export function egraphPage(view: View): HTMLElement {
     const around = classes.length < egraph.classes.size;
     if (around) view.go({ class: id });
     else {
-      view.note({ class: id });
+      walk(id);
       canvas.show(id);
-      details(id);
+      canvas.focus();
     }
   };
-  const { canvas, back } = canvasOf(view, egraph, classes, choose);
+  /// The e-nodes of a class are walked in the drawing: each shows its class.
+  const walk = (id: number) => {
+    view.note({ class: id });
+    details(id);
+  };
+  const { canvas, back } = canvasOf(view, egraph, classes, walk);
   if (back > 0) notes.push(`${back} edges that lead back are not drawn`);
 
   const listed = ordered(egraph).reverse();
@@ -199,6 +204,7 @@ export function egraphPage(view: View): HTMLElement {
       }),
       hits.length > kMostListed ? h("li", {}, `and ${hits.length - kMostListed} more: search for them`) : "",
     );
+    walked([...found.querySelectorAll("button")]);
     if (hits.length === 0) found.replaceChildren(h("li", {}, "nothing"));
   };
   search.addEventListener("input", list);
@@ -207,13 +213,6 @@ export function egraphPage(view: View): HTMLElement {
     if (event.key === "Enter") first?.click();
     else if (event.key === "ArrowDown") first?.focus();
     else return;
-    event.preventDefault();
-  });
-  found.addEventListener("keydown", (event) => {
-    const item = (event.target as HTMLElement).closest("li");
-    const next = event.key === "ArrowDown" ? item?.nextElementSibling : event.key === "ArrowUp" ? item?.previousElementSibling : undefined;
-    if (next === undefined) return;
-    next?.querySelector("button")?.focus();
     event.preventDefault();
   });
   list();

@@ -1,5 +1,5 @@
 // The graph page: any graph of the compilation, all of its nodes or level by level, or the launches of the plan with the memory between them.
-import { h, s, share, time } from "./dom";
+import { h, s, share, time, walked } from "./dom";
 import { GraphCanvas, type Item } from "./graph_canvas";
 import { boxesOf, groupsByPath, levelsOf, type Group } from "./levels";
 import { nodeDetails } from "./node_details";
@@ -114,10 +114,14 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
     },
   });
   const find = (node: number) => {
-    if (drawn && groupOf(node) !== opened) return view.go({ within: groupOf(node)!.path, node });
+    if (drawn && groupOf(node) !== opened) {
+      view.go({ within: groupOf(node)!.path, node });
+      return document.querySelector<HTMLElement>("main canvas")?.focus();
+    }
     canvas.show(node);
     view.note({ node });
     details(node);
+    canvas.focus();
   };
   const found = h("ul", { class: "found", "aria-label": "Nodes that were found" });
   const search = h("input", { type: "search", id: "search", placeholder: "Search op, name, type, #number  ( / )", "aria-label": "Search nodes", "aria-keyshortcuts": "/" });
@@ -134,6 +138,7 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
       }),
       hits.length > kMostFound ? h("li", {}, `and ${hits.length - kMostFound} more`) : "",
     );
+    walked([...found.querySelectorAll("button")]);
     if (wanted !== "" && hits.length === 0) found.replaceChildren(h("li", {}, "nothing"));
   });
   search.addEventListener("keydown", (event) => {
@@ -155,7 +160,7 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
   const select = (label: string, chosen: string, name: "colour" | "level", options: [string, string, boolean?][]) =>
     h(
       "select",
-      { "aria-label": label, change: (event: Event) => view.go({ [name]: (event.target as HTMLSelectElement).value }) },
+      { "aria-label": label, id: name, change: (event: Event) => view.go({ [name]: (event.target as HTMLSelectElement).value }) },
       ...options.map(([value, text, disabled]) => h("option", { value, selected: chosen === value, disabled }, text)),
     );
   const colours = select("Colours", colour, "colour", [...(program.marks.length > 0 ? ([["marks", "colour: marks"]] as [string, string][]) : []), ["op", "colour: kind of op"], ["kernel", "colour: kernel", launches.size === 0], ["pass", "colour: pass that made it"]]);

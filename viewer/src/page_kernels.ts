@@ -1,6 +1,6 @@
 // The kernels page: launches by time and against the roofline, and each kernel as region, schedule tree, loops, source and assembly side
 // by side, with the lines that belong together.
-import { bytes, extent, h, rate, s, share, table, time } from "./dom";
+import { bytes, extent, h, rate, s, share, table, time, walked } from "./dom";
 import { keysOf, linked, treeLines, type Form, type Keys } from "./links";
 import type { View } from "./place";
 import type { CodeUse, KernelReport } from "./record";
@@ -26,7 +26,8 @@ function paneOf(form: Form, title: string, text: string): Pane {
 
 /// A line that is clicked, or reached by the arrow keys, lights those of the other panes that belong to it, and the word under the
 /// pointer is marked wherever it occurs.
-function linkPanes(panes: Pane[]): void {
+/// What is returned lights lines of a pane.
+function linkPanes(panes: Pane[]): (of: Pane, lines: number[]) => void {
   const registry = (CSS as any).highlights;
   const range = (pane: Pane, from: number, length: number) => {
     const made = new Range();
@@ -39,16 +40,16 @@ function linkPanes(panes: Pane[]): void {
     const top = line * height;
     if (top < pane.pre.scrollTop || top > pane.pre.scrollTop + pane.pre.clientHeight - 2 * height) pane.pre.scrollTop = top - pane.pre.clientHeight / 3;
   };
-  const light = (of: Pane, line: number) => {
+  const light = (of: Pane, from: number[]) => {
     const ranges: Range[] = [];
-    const all = linked(panes, of.form, line);
+    const all = from.map((line) => linked(panes, of.form, line));
     for (const [i, pane] of panes.entries()) {
-      const lines = all[i];
+      const lines = [...new Set(all.flatMap((one) => one[i]))].sort((a, b) => a - b);
       pane.pre.dataset.lit = lines.join(",");
       for (const one of lines.slice(0, 2000)) if (pane.lines[one].length > 0) ranges.push(range(pane, pane.starts[one], pane.lines[one].length));
       if (lines.length > 0) scroll(pane, lines[0]);
     }
-    of.pre.dataset.line = String(line);
+    of.pre.dataset.line = String(from[0]);
     registry?.set("lines", new (window as any).Highlight(...ranges));
   };
   const mark = (wanted: string) => {
@@ -67,7 +68,7 @@ function linkPanes(panes: Pane[]): void {
       const selection = getSelection();
       if (!selection || selection.anchorNode !== pane.pre.firstChild) return;
       const at = selection.anchorOffset;
-      light(pane, lineAt(at));
+      light(pane, [lineAt(at)]);
       const word = [...pane.pre.textContent!.matchAll(/[\w%.]+/g)].find((match) => match.index <= at && at <= match.index + match[0].length);
       mark(word?.[0] ?? "");
     });
@@ -76,12 +77,18 @@ function linkPanes(panes: Pane[]): void {
       if (by === 0 || event.ctrlKey || event.metaKey || event.altKey) return;
       const line = pane.pre.dataset.line === undefined ? 0 : Number(pane.pre.dataset.line) + by;
       if (line >= 0 && line < pane.lines.length) {
-        light(pane, line);
+        light(pane, [line]);
         scroll(pane, line);
       }
       event.preventDefault();
     });
   }
+  return light;
+}
+
+/// Lines of a region that compute operations of this kind.
+function linesOf(op: string, region: Pane): number[] {
+  return region.lines.flatMap((_, line) => (region.keys[line].has(`op ${op}`) ? [line] : []));
 }
 
 const kWidth = 320;
@@ -101,6 +108,14 @@ function roofline(kernels: KernelReport[], seconds: number[], machine: { bytes_p
   const x = (intensity: number) => kLeft + ((Math.log10(intensity) - left + 0.3) / (right - left + 0.6)) * (kWidth - kLeft - 8);
   const y = (speed: number) => kHeight - kBottom - ((Math.log10(speed) - low + 0.2) / (high - low + 0.4)) * (kHeight - kBottom - 8);
   const most = (intensity: number) => Math.min(machine.flops_per_second, machine.bytes_per_second * intensity);
+  const circles = points.map((one) =>
+    s(
+      "circle",
+      { cx: x(one.intensity), cy: y(one.speed), r: one.launch === chosen ? 6 : 4, class: one.launch === chosen ? "best" : "point", id: `point-${one.launch}`, role: "button", "data-launch": one.launch, "aria-label": `launch ${one.launch} ${one.name}`, click: () => choose(one.launch), keydown: (event: KeyboardEvent) => event.key === "Enter" && choose(one.launch) },
+      s("title", {}, `launch ${one.launch} ${one.name}: ${one.intensity.toPrecision(3)} FLOP/byte, ${(one.speed * 1e-9).toPrecision(3)} GFLOP/s, ${share(one.speed, most(one.intensity))} of what is permitted there`),
+    ),
+  );
+  walked(circles, points.findIndex((one) => one.launch === chosen));
   const ends = [10 ** (left - 0.3), ridge, 10 ** (right + 0.3)];
   return s(
     "svg",
@@ -110,13 +125,7 @@ function roofline(kernels: KernelReport[], seconds: number[], machine: { bytes_p
     s("polyline", { class: "roof", points: ends.map((one) => `${x(one)},${y(most(one))}`).join(" ") }),
     s("text", { x: kWidth - 8, y: kHeight - 8, "text-anchor": "end" }, `FLOP/byte, ridge ${ridge.toPrecision(3)}`),
     s("text", { x: 2, y: 18 }, "GFLOP/s"),
-    ...points.map((one) =>
-      s(
-        "circle",
-        { cx: x(one.intensity), cy: y(one.speed), r: one.launch === chosen ? 6 : 4, class: one.launch === chosen ? "best" : "point", tabindex: 0, role: "button", "data-launch": one.launch, "aria-label": `launch ${one.launch} ${one.name}`, click: () => choose(one.launch), keydown: (event: KeyboardEvent) => event.key === "Enter" && choose(one.launch) },
-        s("title", {}, `launch ${one.launch} ${one.name}: ${one.intensity.toPrecision(3)} FLOP/byte, ${(one.speed * 1e-9).toPrecision(3)} GFLOP/s, ${share(one.speed, most(one.intensity))} of what is permitted there`),
-      ),
-    ),
+    ...circles,
   );
 }
 
@@ -186,7 +195,10 @@ export function kernelsPage(view: View): HTMLElement {
   ];
   if (assembly !== undefined) forms.push(["assembly", "Assembly", assembly, program.device]);
   const panes = forms.map(([form, title, text]) => paneOf(form, title, text));
-  linkPanes(panes);
+  const light = linkPanes(panes);
+  // Whoever comes from a node sees what computes it.
+  const asked = place.node !== undefined && program.launchOfNode().get(place.node) === chosen ? linesOf(program.nodes[place.node].op, panes[0]) : [];
+  if (asked.length > 0) queueMicrotask(() => light(panes[0], asked));
   const known = panes.some(({ form, keys }) => form === "source" && keys.some((one) => one.size > 0));
   const same = steps.filter((one) => one.step.kernel === step.kernel).length;
   return h(

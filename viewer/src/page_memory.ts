@@ -1,5 +1,5 @@
 // The memory page: the arena's blocks over the plan's steps, and what lives at the peak.
-import { bytes, extent, h, s, table } from "./dom";
+import { bytes, extent, h, s, table, walked } from "./dom";
 import type { View } from "./place";
 import type { Slot } from "./record";
 
@@ -40,16 +40,16 @@ export function memoryPage(view: View): HTMLElement {
     chart.append(s("line", { class: "grid", x1: kLeft, x2: width - 6, y1: y(part * top), y2: y(part * top) }), s("text", { x: kLeft - 8, y: y(part * top) + 4, "text-anchor": "end" }, bytes(Math.round(part * top))));
   const mark = Math.max(1, Math.ceil(steps / 16));
   for (let step = 0; step < steps; step += mark) chart.append(s("text", { x: x(step + 0.5), y: height - 8, "text-anchor": "middle" }, String(step)));
-  const about = h("p", { class: "hint", role: "status" }, "Point at a block.");
+  const about = h("p", { class: "hint", role: "status" }, "Point at a block, or walk with the arrow keys.");
   const describe = (slot: Slot, number: number) => `slot ${number}: ${slot.type}, ${bytes(slot.bytes)} at ${slot.offset}; from ${nameOf(slot.first_step)} to ${nameOf(slot.last_step)}`;
-  blocks.forEach(({ slot, number }) => {
+  const drawn = blocks.map(({ slot, number }) => {
     const left = x(slot.first_step);
     const right = x(slot.last_step + 1);
     const upper = y(slot.offset! + slot.bytes);
     const tall = y(slot.offset!) - upper;
     const block = s(
       "g",
-      { class: `block p${number % 8}`, tabindex: 0, "aria-label": describe(slot, number), "data-slot": number },
+      { class: `block p${number % 8}`, "aria-label": describe(slot, number), "data-slot": number },
       s("rect", { x: left, y: upper, width: Math.max(1, right - left), height: Math.max(1, tall) }),
       s("title", {}, describe(slot, number)),
       right - left > 90 && tall > 14 && s("text", { x: (left + right) / 2, y: upper + tall / 2 + 4, "text-anchor": "middle" }, `${slot.type} ${bytes(slot.bytes)}`),
@@ -57,8 +57,10 @@ export function memoryPage(view: View): HTMLElement {
     const tell = () => about.replaceChildren(describe(slot, number));
     block.addEventListener("pointerenter", tell);
     block.addEventListener("focus", tell);
-    chart.append(block);
+    return block;
   });
+  walked(drawn);
+  chart.append(...drawn);
   chart.append(s("rect", { class: "peak", x: x(peak), y: kTop, width: Math.max(2, x(peak + 1) - x(peak)), height: height - kBottom - kTop }));
   const outline = live.flatMap((sum, step) => [`${x(step)},${y(sum)}`, `${x(step + 1)},${y(sum)}`]).join(" ");
   chart.append(s("polyline", { class: "live", points: outline }));

@@ -1,5 +1,5 @@
 // The passes page: what each pass made, beside what it began with.
-import { h, time } from "./dom";
+import { h, time, walked } from "./dom";
 import { GraphCanvas, type Item } from "./graph_canvas";
 import { classOf } from "./page_graph";
 import type { View } from "./place";
@@ -135,13 +135,14 @@ export function passesPage(view: View): HTMLElement {
         {},
         h(
           "button",
-          { type: "button", "aria-current": i === chosen ? "step" : undefined, class: one.changed ? "changed" : undefined, title: one.what, click: () => view.go({ pass: i }) },
+          { type: "button", id: `pass-${i}`, "aria-current": i === chosen ? "step" : undefined, class: one.changed ? "changed" : undefined, title: one.what, click: () => view.go({ pass: i }) },
           h("span", {}, one.pass),
           h("small", {}, time(one.seconds)),
         ),
       ),
     );
   });
+  walked([...list.querySelectorAll("button")], chosen);
   const step = (by: number) => view.go({ pass: Math.max(0, Math.min(passes.length - 1, chosen + by)) });
   const before = program.graphs[graphBefore(program, chosen)];
   const after = pass.graphs.length > 0 ? program.graphs[pass.graphs[0]] : undefined;

@@ -57,10 +57,13 @@ export function timelinePage(view: View): HTMLElement {
   if (bars.length === 0) return h("p", { class: "empty" }, "The record has no times.");
   const whole = { begin: extent(bars.map((bar) => bar.begin))[0], end: extent(bars.map((bar) => bar.begin + bar.seconds))[1] };
   let { begin, end } = whole;
-  const about = h("p", { class: "hint", role: "status" }, "Wheel to zoom, drag to move, click a bar to open it.");
+  const about = h("p", { class: "hint", role: "status" }, "Wheel to zoom, drag to move, click a bar to open it; up and down choose one, Enter opens it.");
   const top = rows.length * (kRow + 8); // of the memory
   const height = top + devices.length * (kMemory + 8) + 26;
-  const chart = s("svg", { class: "timeline", viewBox: `0 0 ${kWidth} ${height}`, role: "img", tabindex: 0, "aria-label": "Passes and launches over time; plus and minus zoom, left and right move, 0 shows all" });
+  const chart = s("svg", { class: "timeline", viewBox: `0 0 ${kWidth} ${height}`, role: "application", id: "timeline", tabindex: 0, "aria-label": "Passes and launches over time; plus and minus zoom, left and right move, 0 shows all, up and down choose a bar, Enter opens it" });
+  bars.sort((a, b) => a.row - b.row || a.begin - b.begin);
+  let chosen = -1;
+  const tell = (bar: Bar) => about.replaceChildren(`${bar.name}: ${time(bar.seconds)}, ${time(bar.begin - whole.begin)} after the beginning`);
   const x = (at: number) => kLeft + ((at - begin) / (end - begin)) * (kWidth - kLeft - 6);
   const draw = () => {
     chart.replaceChildren();
@@ -89,14 +92,14 @@ export function timelinePage(view: View): HTMLElement {
         s("path", { class: "memory", "data-device": device, d: line === "" ? "" : `${line}L${kWidth - 6},${y}L${kWidth - 6},${base}Z` }),
       );
     });
-    for (const bar of bars) {
+    for (const [i, bar] of bars.entries()) {
       const left = Math.max(kLeft, x(bar.begin));
       const right = Math.min(kWidth - 6, x(bar.begin + bar.seconds));
       if (right < kLeft || left > kWidth - 6 || right < left) continue;
       const wide = Math.max(1, right - left);
       const group = s(
         "g",
-        { class: `interval p${bar.colour % 8}`, click: bar.open, pointerenter: () => about.replaceChildren(`${bar.name}: ${time(bar.seconds)}, ${time(bar.begin - whole.begin)} after the beginning`) },
+        { class: `interval p${bar.colour % 8}${i === chosen ? " chosen" : ""}`, click: bar.open, pointerenter: () => tell(bar) },
         s("rect", { x: left, y: bar.row * (kRow + 8), width: wide, height: kRow, rx: 2 }),
         s("title", {}, `${bar.name} ${time(bar.seconds)}`),
         wide > bar.name.length * 7 + 8 && s("text", { x: left + wide / 2, y: bar.row * (kRow + 8) + 20, "text-anchor": "middle" }, bar.name),
@@ -116,6 +119,16 @@ export function timelinePage(view: View): HTMLElement {
     end += shift;
     draw();
   };
+  /// Chooses the next bar of the rows, from those in view at first, and moves it into view.
+  const choose = (by: number) => {
+    if (chosen < 0) chosen = Math.max(0, bars.findIndex((bar) => bar.begin + bar.seconds >= begin && bar.begin <= end));
+    else chosen = Math.max(0, Math.min(bars.length - 1, chosen + by));
+    const bar = bars[chosen];
+    const middle = bar.begin + bar.seconds / 2;
+    if (middle < begin || middle > end) move(middle - (begin + end) / 2);
+    else draw();
+    tell(bar);
+  };
   const timeAt = (event: MouseEvent) => begin + Math.max(0, ((event.offsetX / chart.clientWidth) * kWidth - kLeft) / (kWidth - kLeft - 6)) * (end - begin);
   chart.addEventListener("wheel", (event) => (event.preventDefault(), zoom(Math.exp(event.deltaY * 0.0015), timeAt(event))), { passive: false });
   let last: number | undefined;
@@ -133,6 +146,9 @@ export function timelinePage(view: View): HTMLElement {
     else if (event.key === "0") ((begin = whole.begin), (end = whole.end), draw());
     else if (event.key === "ArrowLeft") move(-(end - begin) / 8);
     else if (event.key === "ArrowRight") move((end - begin) / 8);
+    else if (event.key === "ArrowDown") choose(1);
+    else if (event.key === "ArrowUp") choose(-1);
+    else if (event.key === "Enter" && chosen >= 0) bars[chosen].open();
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -66,7 +66,11 @@ async function open(address, options = {}) {
   return page;
 }
 
+/// EGRET_VIEWER_TESTS, a regular expression, chooses among the tests by name.
+const only = new RegExp(process.env.EGRET_VIEWER_TESTS ?? "");
+
 async function test(name, body) {
+  if (!only.test(name)) return;
   problems.length = 0;
   try {
     await body();
@@ -86,6 +90,17 @@ async function until(what, holds) {
   }
   throw new Error(`this never came: ${what}`);
 }
+/// Presses Tab until the focus is on what the selector names; the keyboard alone leads there, and soon.
+async function tabTo(page, selector, most = 8) {
+  for (let i = 0; i <= most; ++i) {
+    if (await page.evaluate((wanted) => document.activeElement.matches(wanted), selector)) return;
+    await page.keyboard.press("Tab");
+  }
+  throw new Error(`${most} times Tab do not lead to ${selector}`);
+}
+const press = async (page, ...keys) => {
+  for (const key of keys) await page.keyboard.press(key);
+};
 const chosenIn = (page) => page.getAttribute(".graph", "data-chosen");
 const painted = (page) => page.waitForSelector(".graph[data-painted]");
 const shot = async (page, name) => shots && page.screenshot({ path: join(shots, `${name}.png`) });
@@ -454,6 +469,33 @@ await test("ten thousand nodes are painted within a second and move at 60 frames
     }
     return times.sort((a, b) => a - b);
   });
+  // A drag over all nodes, which moves what is drawn.
+  await page.keyboard.press("0");
+  const moved = await page.evaluate(async () => {
+    const canvas = document.querySelector("canvas");
+    canvas.setPointerCapture = () => undefined;
+    const next = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    const at = (type, x) => canvas.dispatchEvent(new PointerEvent(type, { clientX: x, clientY: 300, pointerId: 1, bubbles: true }));
+    const picture = () => canvas.toDataURL();
+    await next();
+    await next();
+    const before = picture();
+    at("pointerdown", 400);
+    const times = [];
+    for (let i = 1; i <= 60; ++i) {
+      at("pointermove", 400 + 5 * (i < 40 ? i : 80 - i));
+      await next();
+      const painted = performance.now();
+      await next();
+      times.push(performance.now() - painted);
+    }
+    const after = picture();
+    at("pointerup", 500);
+    return { times: times.sort((a, b) => a - b), differs: before !== after };
+  });
+  assert.ok(moved.differs, "a drag moves the graph");
+  console.log(`     dragged, a frame takes ${moved.times[30].toFixed(1)} ms, one in twenty ${moved.times[57].toFixed(1)} ms`);
+  assert.ok(!timed || moved.times[30] <= 17.5, `${moved.times[30]} ms`);
   console.log(`     painted after ${seconds.toFixed(2)} s; a frame takes ${frames[30].toFixed(1)} ms, one in twenty ${frames[57].toFixed(1)} ms`);
   assert.ok(!timed || seconds <= 1, `${seconds} s`);
   assert.ok(!timed || frames[30] <= 17.5, `${frames[30]} ms`);
@@ -501,6 +543,83 @@ await test("every page of models' records is drawn", async () => {
     await page.close();
   }
   console.log(`     nodes: ${Object.entries(most).map(([model, nodes]) => `${model} ${nodes}`).join(", ")}`);
+});
+
+await test("a node of a large model leads to its instructions and back, by keyboard alone", async () => {
+  const page = await open(`file://${file("llama.html")}`);
+  await painted(page);
+  await press(page, "/");
+  await page.keyboard.type("layer7.wq");
+  await press(page, "Enter"); // the search leads to the graph
+  await tabTo(page, "canvas", 0);
+  const pageNow = () => page.getAttribute("main", "data-page");
+  for (let i = 0; i < 12 && (await pageNow()) === "graph"; ++i) {
+    await press(page, "ArrowDown"); // to the kernel's box, which Enter opens, and in it to what is computed
+    if ((await page.locator("#open-group").count()) > 0 || /computed by/.test(await page.locator(".details").innerText())) await press(page, "Enter");
+  }
+  assert.equal(await pageNow(), "kernels");
+  assert.ok(Number(await page.locator("tbody tr").count()) > 100, "a model of many launches");
+  for (const title of ["Region", "Loops", "Assembly"]) assert.match(await page.getAttribute(`pre[aria-label="${title}"]`, "data-lit"), /\d/, `the node's line in ${title}`);
+  await tabTo(page, 'pre[aria-label="Region"]');
+  const line = () => page.getAttribute('pre[aria-label="Region"]', "data-line");
+  const own = Number(await line());
+  await press(page, "ArrowUp"); // from the line of the node
+  assert.equal(Number(await line()), own - 1);
+  await tabTo(page, 'pre[aria-label="Assembly"]');
+  await page.keyboard.down("Shift");
+  await tabTo(page, ".bar button");
+  await page.keyboard.up("Shift");
+  await press(page, "Enter");
+  assert.equal(await pageNow(), "graph");
+  await tabTo(page, "canvas", 0);
+  assert.match(page.url(), /node=\d+/);
+  // Lists are walked by arrows, and what is opened in them keeps the focus.
+  await press(page, "3");
+  await tabTo(page, "tbody tr");
+  await press(page, "ArrowDown", "Enter");
+  await tabTo(page, 'tbody tr[aria-selected="true"]', 0);
+  await press(page, "2");
+  await tabTo(page, ".passes button");
+  await press(page, "ArrowDown", "Enter");
+  await tabTo(page, '.passes button[aria-current="step"]', 0);
+  await tabTo(page, "canvas, pre");
+  await press(page, "5");
+  await tabTo(page, ".block");
+  const about = () => page.locator("[role=status]").innerText();
+  const block = await about();
+  await press(page, "ArrowRight");
+  assert.notEqual(await about(), block);
+  await press(page, "6");
+  await tabTo(page, "svg.timeline");
+  await press(page, "ArrowDown");
+  const bar = await about();
+  await press(page, "ArrowDown");
+  assert.notEqual(await about(), bar);
+  await press(page, "Enter");
+  assert.equal(await pageNow(), "passes");
+  await page.close();
+});
+
+await test("classes of the e-graph are walked both ways by keyboard alone", async () => {
+  const page = await open(`file://${file("attention.html")}`);
+  await painted(page);
+  await press(page, "7");
+  await painted(page);
+  await tabTo(page, "canvas");
+  await press(page, "ArrowDown");
+  await page.waitForSelector(".details[data-class]");
+  const shown = () => page.getAttribute(".details", "data-class");
+  const first = await shown();
+  await press(page, "ArrowDown", "ArrowDown"); // an e-node that reads the class, and its class
+  const reader = await shown();
+  assert.notEqual(reader, first);
+  await press(page, "ArrowUp", "ArrowUp");
+  assert.notEqual(await shown(), reader);
+  await press(page, "/");
+  await page.keyboard.type("exp");
+  await press(page, "Enter");
+  await tabTo(page, "canvas", 0);
+  await page.close();
 });
 
 await test("instructions of a GPU are followed to the source, the loops and the region, and say what they take", async () => {
