@@ -11,18 +11,22 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <thread>
+#include <vector>
 
 using namespace egret;
 
 namespace {
 
 struct Options {
-  test::LoadOptions load{.clients = 64};
+  test::LoadOptions load{.clients = 64, .killed = 2};
   std::string model;
-  std::int64_t context = 512, parallel = 16, known = 32;
+  std::int64_t context = 512, parallel = 16, queue = 256, known = 32;
 };
 
 int run(Options o) {
@@ -37,9 +41,9 @@ int run(Options o) {
   const test::LoadDraws draws{.vocabulary = static_cast<int>(alone.config().vocabulary),
                               .first_token = 8,
                               .context = static_cast<std::size_t>(o.context)};
-  test::ServeProcess serve(EGRET_TEST_TOOL,
-                           {"--model", o.model, "--context", std::to_string(o.context),
-                            "--parallel", std::to_string(o.parallel), "--queue", "256"});
+  test::ServeProcess serve(
+      EGRET_TEST_TOOL, {"--model", o.model, "--context", std::to_string(o.context), "--parallel",
+                        std::to_string(o.parallel), "--queue", std::to_string(o.queue)});
   const auto known = test::known_requests(alone, Tokenizer::load(o.model), serve.port(), draws,
                                           o.load.seed, static_cast<std::size_t>(o.known));
   const double fresh = serve.resident_mib();
@@ -47,11 +51,27 @@ int run(Options o) {
   // requests.
   const test::LoadReport warm = test::load_server(
       serve.port(), draws, known, {.clients = o.load.clients, .requests = 8, .seed = 77});
-  const double begin = serve.resident_mib();
-  const test::LoadReport report = test::load_server(serve.port(), draws, known, o.load);
-  const double end = serve.resident_mib();
-  fmt::print("warming up: {}\n{}resident: {:.1f} MiB fresh, {:.1f} warm, {:.1f} in the end\n",
-             warm.text(), report.text(), fresh, begin, end);
+  fmt::print("warming up: {}\nresident: {:.1f} MiB fresh, {:.1f} warm\n", warm.text(), fresh,
+             serve.resident_mib());
+  std::fflush(stdout);
+  std::vector<double> resident; // a tenth of the time each
+  test::LoadReport report;
+  {
+    const std::jthread sampler([&](const std::stop_token& done) {
+      const auto tenth = std::chrono::duration<double>(std::max(o.load.seconds / 10, 1.0));
+      auto next = std::chrono::steady_clock::now() + tenth;
+      while (!done.stop_requested()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        if (std::chrono::steady_clock::now() < next)
+          continue;
+        resident.push_back(serve.resident_mib());
+        next += tenth;
+      }
+    });
+    report = test::load_server(serve.port(), draws, known, o.load);
+  }
+  fmt::print("{}resident: {:.1f} MiB in the end; before: {:.1f}\n", report.text(),
+             serve.resident_mib(), fmt::join(resident, ", "));
   const bool ended = serve.interrupt();
   if (!ended)
     fmt::print("the server did not end in order: {}\n", serve.said());
@@ -69,6 +89,10 @@ int main(int argc, char** argv) {
   seconds->excludes(requests);
   app.add_option("--leaving", o.load.leaving, "Part of the requests whose client leaves")
       ->capture_default_str();
+  app.add_option("--killed", o.load.killed,
+                 "Client processes beside these, which are killed as they ask")
+      ->capture_default_str();
+  app.add_option("--queue", o.queue, "Requests that may wait; more get 429")->capture_default_str();
   app.add_option("--seed", o.load.seed, "Of what clients do")->capture_default_str();
   app.add_option("--model", o.model, "A folder, with its tokenizer");
   app.add_option("--context", o.context, "Tokens of a text")->capture_default_str();

@@ -3,11 +3,14 @@
 #include "support/http_client.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
 
 namespace egret::test {
@@ -242,6 +245,54 @@ private:
   std::unique_ptr<HttpClient> connection_;
 };
 
+/// A request in bytes, as a client process sends it.
+std::string bytes_of(const LoadRequest& request) {
+  const std::string body = request.body.dump();
+  return fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     "Content-Length: {}\r\n\r\n{}",
+                     path_of(request), body.size(), body);
+}
+
+/// What a client process does until it is killed: it opens connections, asks on each and reads one
+/// byte of the last answer. Only system calls: the process is forked from threads.
+[[noreturn]] void ask_until_killed(const sockaddr_in& server, std::span<const std::string> all) {
+  close_range(3, ~0U, 0); // the other clients' connections are theirs alone
+  for (const std::string& bytes : all) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char byte = 0;
+    if (fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&server), sizeof(server)) == 0 &&
+        ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0 && &bytes == &all.back())
+      (void)recv(fd, &byte, 1, 0);
+  }
+  for (;;)
+    pause();
+}
+
+/// Starts client processes, one behind the other, and kills each within its requests.
+std::size_t kill_clients(std::uint16_t port, LoadRequests requests, const std::atomic<bool>& done) {
+  constexpr std::size_t kConnections = 4;
+  const sockaddr_in server = {.sin_family = AF_INET,
+                              .sin_port = htons(port),
+                              .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
+                              .sin_zero = {}};
+  std::size_t killed = 0;
+  for (; !done || killed == 0; ++killed) {
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < kConnections; ++i)
+      all.push_back(bytes_of(requests.next()));
+    const auto time = std::chrono::milliseconds(1 + requests.below(250));
+    const pid_t child = fork();
+    if (child == 0)
+      ask_until_killed(server, all);
+    if (child < 0)
+      throw std::runtime_error("cannot fork");
+    std::this_thread::sleep_for(time);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  return killed;
+}
+
 double percentile(std::vector<double>& values, double p) {
   if (values.empty())
     return 0;
@@ -381,14 +432,14 @@ std::string LoadReport::text() const {
   std::vector<double> f = first, b = between;
   const auto ms = [](double s) { return fmt::format("{:.1f} ms", 1e3 * s); };
   std::string out = fmt::format(
-      "{} answers ({} of a known text), {} left, {} times 429, in {:.1f} s: {:.1f} answers/s, "
-      "{:.0f} tokens/s\n"
+      "{} answers ({} of a known text), {} left, {} times 429, {} clients killed, in {:.1f} s: "
+      "{:.1f} answers/s, {:.0f} tokens/s\n"
       "first token p50 {}, p99 {}; between tokens p50 {}, p99 {}\n{} faults\n",
-      answered, checked, left, refused, seconds, static_cast<double>(answered) / seconds,
+      answered, checked, left, refused, killed, seconds, static_cast<double>(answered) / seconds,
       static_cast<double>(tokens) / seconds, ms(percentile(f, 0.5)), ms(percentile(f, 0.99)),
       ms(percentile(b, 0.5)), ms(percentile(b, 0.99)), faults.size());
-  for (const std::string& fault : faults)
-    out += fault + "\n";
+  for (std::size_t i = 0; i < faults.size() && i < kMostFaults; ++i)
+    out += faults[i] + "\n";
   return out;
 }
 
@@ -399,12 +450,21 @@ LoadReport load_server(std::uint16_t port, const LoadDraws& draws,
   for (int i = 0; i < options.clients; ++i)
     clients.push_back(std::make_unique<Client>(
         port, draws, known, options, options.seed * 10007 + static_cast<std::uint64_t>(i)));
+  LoadReport all;
+  std::vector<std::size_t> killed(static_cast<std::size_t>(options.killed));
   {
-    std::vector<std::jthread> threads;
+    std::atomic<bool> done = false;
+    std::vector<std::jthread> killers, threads;
+    for (std::size_t i = 0; i < killed.size(); ++i)
+      killers.emplace_back(
+          [&, i] { killed[i] = kill_clients(port, LoadRequests(draws, ~options.seed - i), done); });
     for (const auto& client : clients)
       threads.emplace_back([&client = *client, start] { client.run(start); });
+    threads.clear(); // they are joined
+    done = true;
   }
-  LoadReport all;
+  for (const std::size_t count : killed)
+    all.killed += count;
   all.seconds = seconds_since(start);
   for (const auto& client : clients) {
     const LoadReport& one = client->report;

@@ -63,12 +63,14 @@ struct LoadOptions {
   double seconds = 0;
   double leaving = 0.25; ///< part of the requests whose client leaves before its answer ends
   double known = 0.1;    ///< part of the requests that are of those whose answers are known
+  int killed = 0;        ///< client processes beside these, each killed again and again as it asks
   std::uint64_t seed = 1;
 };
 
 /// What came of it.
 struct LoadReport {
   std::size_t answered = 0, left = 0, refused = 0; ///< requests; refused: 429, asked again later
+  std::size_t killed = 0;                          ///< client processes that were killed
   std::size_t checked = 0;                         ///< of the answers, those whose text was known
   std::size_t tokens = 0;                          ///< of the answers
   double seconds = 0;

@@ -59,6 +59,15 @@ TEST_F(Load, AnswersAreInOrderAndNothingIsLeftBehind) {
   EXPECT_EQ(nlohmann::json::parse(r.body)["choices"].size(), 4U) << r.body;
 }
 
+/// Processes that are killed while they ask leave nothing behind, and others get their answers.
+TEST_F(Load, ClientsThatAreKilledLeaveNothingBehind) {
+  const test::LoadReport report =
+      run(4, 16, 64, {.clients = 4, .requests = 24, .leaving = 0, .known = 0.3, .killed = 2});
+  EXPECT_TRUE(report.faults.empty()) << report.text();
+  EXPECT_EQ(report.answered, 4U * 24);
+  EXPECT_GT(report.killed, 1U);
+}
+
 /// With hardly any blocks, texts that came last are read again and again, and with hardly any queue
 /// requests are refused until there is room.
 TEST_F(Load, AServerWithoutRoomAnswersInOrderToo) {
