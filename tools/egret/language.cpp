@@ -153,6 +153,11 @@ Tokenizer tokenizer_of(const LanguageOptions& o) {
   const std::filesystem::path model = o.model;
   if (!std::filesystem::exists(model))
     fail(ErrorKind::File, "{}: there is no such folder or file", o.model);
+  if (!is_language_model(model))
+    fail(ErrorKind::File,
+         "{}: is neither a folder of a language model nor a GGUF file; egret generate reads the "
+         "models of egret train text",
+         o.model);
   if (!std::filesystem::is_directory(model))
     return load_tokenizer(model);
   if (!std::filesystem::exists(model / "tokenizer.json"))

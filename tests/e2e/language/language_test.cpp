@@ -155,6 +155,13 @@ TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
   };
   refused("chat --model /no/such", "/no/such: there is no such folder or file");
   refused("generate --model /no/such --prompt a", "/no/such: there is no such folder or file");
+  // Of what is no model, nothing is read as a tokenizer.
+  test::write_file(folder_ / "text.safetensors", std::string(300, '['));
+  for (const std::string& command :
+       std::vector<std::string>{"chat", "serve", "eval ppl --text " + path("turns")})
+    refused(command + " --model " + path("text.safetensors"),
+            "text.safetensors: is neither a folder of a language model nor a GGUF file; egret "
+            "generate reads the models of egret train text");
   refused("quantize " + path("config.json") + " " + path("out"), "is no folder; one with config");
   refused("generate --model /no/such --prompt a", "/no/such");
   refused("chat", "--model is required", 2);
