@@ -64,8 +64,8 @@ TEST_F(FinetuneTool, AKilledRunContinuesToTheSameBytes) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   kill(child, SIGKILL);
   waitpid(child, &status, 0);
+  // Wherever it was killed, also while it wrote the adapter.
   if (std::filesystem::exists(folder_ / "killed" / "training.safetensors")) {
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "killed" / "adapter_config.json"));
     const Ran rest = egret_command(finetune("killed") + " --resume");
     ASSERT_EQ(rest.code, 0) << rest.err;
   } // else it had ended before

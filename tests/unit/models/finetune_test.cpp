@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <map>
 
 namespace egret::finetune {
 namespace {
@@ -228,6 +229,32 @@ TEST_F(Finetune, HeldOutLossFallsAndAResumedRunHasTheSameBytes) {
              : LanguageModel::load(folder_ / name, {.context = 64});
     EXPECT_LT(loss_alone(after, samples), loss_alone(before, samples) - 0.05);
   }
+}
+
+// As it is killed after it began to write its result and before it removed its checkpoint.
+TEST_F(Finetune, ARunThatIsKilledWhileItSavesItsResultIsResumed) {
+  Options options = kLora;
+  options.checkpoint_every = 1;
+  const auto lines = data(test::small_conversations());
+  const auto out = folder_ / "adapter", checkpoint = out / "training.safetensors";
+  run(model("llama"), lines, out, options, [&](const Progress& progress) {
+    if (progress.step == options.steps)
+      std::filesystem::copy_file(checkpoint, folder_ / "kept");
+    return true;
+  });
+  ASSERT_FALSE(std::filesystem::exists(checkpoint));
+  std::map<std::string, std::string> whole;
+  for (const auto& file : std::filesystem::directory_iterator(out))
+    whole[file.path().filename().string()] = test::read_file(file.path());
+  ASSERT_TRUE(whole.contains("adapter_config.json"));
+
+  std::filesystem::copy_file(folder_ / "kept", checkpoint);
+  test::write_file(out / "adapter_model.safetensors", "half of");
+  options.resume = true;
+  EXPECT_FALSE(run(model("llama"), lines, out, options).stopped);
+  EXPECT_FALSE(std::filesystem::exists(checkpoint));
+  for (const auto& [name, bytes] : whole)
+    EXPECT_EQ(test::read_file(out / name), bytes) << name;
 }
 
 // Fused matrices, transposed ones and those of experts too.
