@@ -1,19 +1,15 @@
 // Memory for small objects that are made and dropped by the thousand.
 #pragma once
 
+#include "support/address_sanitizer.h"
+
 #include <cstddef>
 #include <new>
 
 namespace egret {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EGRET_ADDRESS_SANITIZER)
 inline constexpr bool kBlockPools = false; // it watches each block
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr bool kBlockPools = false;
-#else
-inline constexpr bool kBlockPools = true;
-#endif
 #else
 inline constexpr bool kBlockPools = true;
 #endif

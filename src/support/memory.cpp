@@ -1,5 +1,6 @@
 #include "support/memory.h"
 
+#include "support/address_sanitizer.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
@@ -8,7 +9,7 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EGRET_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -98,7 +99,7 @@ void discard_pages(void* memory, std::size_t bytes) noexcept {
 #endif
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EGRET_ADDRESS_SANITIZER)
 void forbid_access(void* memory, std::size_t bytes) noexcept {
   __asan_poison_memory_region(memory, bytes);
 }

@@ -3,6 +3,7 @@
 
 #include "egret/error.h"
 #include "runtime/storage.h"
+#include "support/address_sanitizer.h"
 #include "support/memory.h"
 
 #include <gtest/gtest.h>
@@ -61,6 +62,23 @@ protected:
 };
 INSTANTIATE_TEST_SUITE_P(Devices, HeapOf, testing::Values(Kind{"Host", true}, Kind{"Gpu", false}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Its next owner would find it changed, or a kernel read what is no more.
+TEST(Heap, TheAddressSanitizerSeesUseOfWhatWasLetGo) {
+#if defined(EGRET_ADDRESS_SANITIZER)
+  Machine machine(true, kMiB << 10);
+  Heap heap(machine);
+  auto* const block = static_cast<char*>(heap.allocate(1000, 0));
+  block[0] = 1;
+  heap.release(block, 1000);
+  EXPECT_DEATH(block[0] = 2, "use-after-poison");
+  EXPECT_EQ(heap.allocate(1000, 0), block);
+  block[0] = 3; // again somebody's
+  heap.release(block, 1000);
+#else
+  GTEST_SKIP() << "it does not watch this build";
+#endif
+}
 
 TEST(Pool, LivesForAsLongAsAnyOfItsBlocks) {
   Machine machine(false, kMiB << 6);

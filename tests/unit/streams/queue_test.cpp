@@ -6,6 +6,7 @@
 #include "egret/memory.h"
 #include "egret/streams.h"
 #include "runtime/profile.h"
+#include "support/address_sanitizer.h"
 #include "support/scale.h"
 
 #include <gtest/gtest.h>
@@ -398,7 +399,7 @@ TEST(Queue, ComputesInAForkedProcess) {
     while (!other.is_materialized())
       std::this_thread::yield();
     const int status = sum.item() == 1 << 21 ? 0 : 1;
-#if defined(__SANITIZE_ADDRESS__) // what the parent's threads have is no leak
+#if defined(EGRET_ADDRESS_SANITIZER) // what the parent's threads have is no leak
     _exit(status);
 #endif
     std::exit(status);
