@@ -6,6 +6,7 @@
 #include "egret/io.h"
 #include "egret/random.h"
 #include "support/files.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -141,7 +142,8 @@ inline void kill_searches(int kills) {
     EXPECT_GE(stats.trials, trials) << "kill " << i;
     trials = stats.trials;
   }
-  const std::string compile = "compile " + graph.string() + " --effort search --budget 60 --json";
+  const std::string compile = fmt::format("compile {} --effort search --budget {} --json",
+                                          graph.string(), 60 * test::scale());
   const Ran last = egret_command(compile, cache);
   EXPECT_EQ(last.err.find("egret:"), std::string::npos) << last.err; // no warnings
   const auto report = nlohmann::json::parse(egret_command(compile, cache).out);

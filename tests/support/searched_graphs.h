@@ -7,6 +7,7 @@
 #include "support/minimize.h"
 #include "support/plan_check.h"
 #include "support/random_graph.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ public:
   /// `shuffle`: rules are loaded in an order of its own for each graph.
   explicit SearchedGraphs(bool shuffle)
       : shuffle_(shuffle), device_(backend::cpu::make_cpu_device(2)),
-        tuner_(*device_, {.worker = {"cpu", EGRET_TEST_TOOL, 60}}) {}
+        tuner_(*device_, {.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()}}) {}
 
   /// Graphs of seeds `first` to `first + count` agree with the evaluator, each with a search of a
   /// few milliseconds.

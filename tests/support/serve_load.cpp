@@ -1,6 +1,7 @@
 #include "support/serve_load.h"
 
 #include "support/http_client.h"
+#include "support/scale.h"
 
 #include <algorithm>
 #include <atomic>
@@ -309,7 +310,7 @@ void check_metrics(std::uint16_t port, std::vector<std::string>& faults) {
     return metric_of(port, "egret_requests_running").value_or(1) +
            metric_of(port, "egret_requests_waiting").value_or(1);
   };
-  while (busy() > 0 && Clock::now() - start < kMostWait)
+  while (busy() > 0 && Clock::now() - start < kMostWait * scale())
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   for (const char* name :
        {"egret_requests_running", "egret_requests_waiting", "egret_cache_blocks_used",

@@ -7,6 +7,7 @@
 #include "support/cpu_levels.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
+#include "support/scale.h"
 #include "support/search_processes.h"
 #include "support/tuning.h"
 
@@ -53,7 +54,7 @@ protected:
   Ran run(const std::optional<std::filesystem::path>& folder, const CompareFusionPlans& compare,
           bool frozen = false) {
     TunerOptions tuning;
-    tuning.worker = {"cpu", EGRET_TEST_TOOL, 60};
+    tuning.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()};
     tuning.folder = folder;
     // One other candidate a region is enough here.
     tuning.propose = [](const kernel::Region& region, const kernel::Target& target,
@@ -65,7 +66,7 @@ protected:
     options.effort = Effort::Search;
     options.tuner = &tuner;
     options.frozen = frozen;
-    options.budget_seconds = 40;
+    options.budget_seconds = 40 * test::scale();
     options.progress = progress_;
     options.memory_limit = limit_;
     const ir::Graph graph = layers();

@@ -7,6 +7,7 @@
 #include "compiler/search/fusion_plans.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
+#include "support/scale.h"
 #include "support/search_processes.h"
 #include "support/tuning.h"
 
@@ -52,7 +53,7 @@ protected:
   Ran run(const std::optional<std::filesystem::path>& folder, std::vector<bool> steady,
           std::optional<std::int64_t> limit = {}) {
     TunerOptions tuning;
-    tuning.worker = {"cpu", EGRET_TEST_TOOL, 60};
+    tuning.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()};
     tuning.folder = folder;
     tuning.propose = [](const kernel::Region& region, const kernel::Target& target,
                         const Machine& machine, const backend::reference::Bindings& sizes,
@@ -62,7 +63,7 @@ protected:
     Options options;
     options.effort = Effort::Search;
     options.tuner = &tuner;
-    options.budget_seconds = 40;
+    options.budget_seconds = 40 * test::scale();
     options.steady = std::move(steady);
     options.memory_limit = limit;
     const ir::Graph graph = two_layers();

@@ -3,8 +3,10 @@
 #include "compiler/compile.h"
 #include "compiler/search/tuner.h"
 #include "support/cpu_levels.h"
+#include "support/scale.h"
 #include "support/search_processes.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace egret::compiler {
@@ -25,8 +27,10 @@ backend::Device& loops_device() {
   return *made;
 }
 
-CompileReport compile(const std::filesystem::path& folder, bool frozen, double budget = 30) {
-  Tuner tuner(loops_device(), {.worker = {"cpu", EGRET_TEST_TOOL, 60}, .folder = folder});
+CompileReport compile(const std::filesystem::path& folder, bool frozen,
+                      double budget = 30 * test::scale()) {
+  Tuner tuner(loops_device(),
+              {.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()}, .folder = folder});
   KernelCache cache;
   Options options;
   options.effort = Effort::Search;
@@ -86,9 +90,10 @@ TEST(LoopTreesInSearch, TheCommandReportsThemAndWritesAProgramThatRuns) {
   const std::string graph = (folder / "graph.txt").string();
   test::write_file(folder / "graph.txt", kGraph);
   const std::string loops = (folder / "loops.egg").string();
-  const Ran ran = egret_command("compile " + graph + " --effort search --budget 8 --json" +
-                                    " --loops-program " + loops,
-                                folder / "cache");
+  const Ran ran =
+      egret_command(fmt::format("compile {} --effort search --budget {} --json --loops-program {}",
+                                graph, 8 * test::scale(), loops),
+                    folder / "cache");
   ASSERT_EQ(ran.code, 0) << ran.err;
   const auto json = nlohmann::json::parse(ran.out);
   const auto& region = json["search"]["regions"].at(0);

@@ -9,6 +9,7 @@
 #include "support/tuning.h"
 
 #include <chrono>
+#include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -32,13 +33,13 @@ backend::Device& search_device() {
 
 TunerOptions tuner_options(const std::optional<std::filesystem::path>& folder) {
   TunerOptions options;
-  options.worker = {"cpu", EGRET_TEST_TOOL, 60};
+  options.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()};
   options.folder = folder;
   return options;
 }
 
 CompileReport compile_with(Tuner& tuner, const ir::Graph& graph, Effort effort = Effort::Search,
-                           bool frozen = false, double budget = 60) {
+                           bool frozen = false, double budget = 60 * test::scale()) {
   KernelCache cache;
   Options options;
   options.effort = effort;
@@ -372,8 +373,7 @@ TEST(Search, KernelsWithColdOperandsAreMeasuredForThemselves) {
       cold.reduce(Op::ReduceSum, cold.input("z", DType::F32, {Expr(many)}), {0}));
   Tuner tuner(search_device(), tuner_options(folder.path()));
   const auto search = [&](const ir::Graph& graph) {
-    const CompileReport report =
-        compile_with(tuner, graph, Effort::Search, false, 60 * test::scale());
+    const CompileReport report = compile_with(tuner, graph);
     for (const RegionSearch& r : report.search.regions)
       if (r.name.find("tanh") != std::string::npos)
         return r;
@@ -429,7 +429,8 @@ TEST(SearchCommand, ASecondProcessMeasuresNothingAndTheCacheCanBeLookedAt) {
   const auto graph = folder / "graph.txt";
   test::write_file(graph, ir::print(elementwise_graph(1 << 17)));
   const auto cache = folder / "cache";
-  const std::string compile = "compile " + graph.string() + " --effort search --budget 20 --json";
+  const std::string compile = fmt::format("compile {} --effort search --budget {} --json",
+                                          graph.string(), 20 * test::scale());
   const auto first = nlohmann::json::parse(egret_command(compile, cache).out);
   EXPECT_GT(first["search"]["measurements"], 0);
   const Ran again = egret_command(compile, cache);
@@ -524,7 +525,7 @@ TEST(SearchLibraries, AreForbiddenWithTheirReason) {
   options.effort = Effort::Search;
   options.tuner = &tuner;
   options.libraries = false;
-  options.budget_seconds = 30;
+  options.budget_seconds = 30 * test::scale();
   const CompileReport report = compile_graph(g, options, there, cache).report;
   ASSERT_NE(candidate(report, "cublaslt"), nullptr) << report.text();
   EXPECT_EQ(candidate(report, "cublaslt")->message, "libraries are not allowed");
@@ -535,7 +536,8 @@ TEST(SearchCommand, ASearchThatIsKilledGoesOnWhereItWas) {
   const auto graph = folder / "graph.txt";
   test::write_file(graph, ir::print(elementwise_graph(1 << 17)));
   const auto cache = folder / "cache";
-  const std::string compile = "compile " + graph.string() + " --effort search --budget 20 --json";
+  const std::string compile = fmt::format("compile {} --effort search --budget {} --json",
+                                          graph.string(), 20 * test::scale());
   const Ran killed = [&] {
     test::TempFolder out;
     const std::string line = "EGRET_OBJECTS_MB=512 EGRET_CACHE=" + cache.string() +

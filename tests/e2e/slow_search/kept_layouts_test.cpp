@@ -5,6 +5,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/nn.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ TEST(KeptLayouts, AreMadeAgainWhenAWeightChanges) {
   NoGrad guard;
   CompileOptions searched;
   searched.effort = Effort::Search;
-  searched.budget_seconds = 40;
+  searched.budget_seconds = 40 * test::scale();
   auto forward = compile([&](const Tensor& x) { return relu(linear(x)); }, searched);
   auto plain = compile([&](const Tensor& x) { return relu(linear(x)); });
   auto train = compile(

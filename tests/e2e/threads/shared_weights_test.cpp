@@ -1,5 +1,5 @@
 // Eight threads that trace, compile, replay, read, update and drop at once over shared weights:
-// what each computes is what one thread alone computes. EGRET_TEST_SCALE multiplies the rounds.
+// what each computes is what one thread alone computes. EGRET_TEST_ROUNDS multiplies the rounds.
 #include "egret/compile.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
@@ -21,7 +21,7 @@ namespace {
 constexpr int kThreads = 8;
 
 int rounds(int least) {
-  return static_cast<int>(least * test::scale());
+  return least * test::rounds();
 }
 
 // Runs `body(thread)` on all threads at once. What they throw is a failure of the test.

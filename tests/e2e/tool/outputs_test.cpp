@@ -3,6 +3,7 @@
 #include "egret/functional.h"
 #include "egret/io.h"
 #include "support/run_tool.h"
+#include "support/scale.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -135,8 +136,8 @@ TEST_F(Outputs, MetricsGoIntoPipesAndDevices) {
   const auto pipe = folder_ / "log.csv";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const int status =
-      std::system(fmt::format("timeout 100 cat {0} >{1}/read & {2} {3} {0} >/dev/null 2>&1",
-                              pipe.string(), f, EGRET_TEST_TOOL, text)
+      std::system(fmt::format("timeout {4} cat {0} >{1}/read & {2} {3} {0} >/dev/null 2>&1",
+                              pipe.string(), f, EGRET_TEST_TOOL, text, 100 * test::scale())
                       .c_str());
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));

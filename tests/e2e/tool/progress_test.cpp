@@ -1,5 +1,6 @@
 // What a search shows while it goes on: on a terminal, and elsewhere.
 #include "support/run_tool.h"
+#include "support/scale.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -42,8 +43,9 @@ TEST(ToolProgress, OfASearchShowsKernelCandidatesTimeLeftAndTheBestScheduleOnATe
   test::write_file(folder / "g.txt", "%x: f32[256,512] = input \"x\"\n%e: f32[256,512] = exp(%x)\n"
                                      "%s: f32[256] = sum(%e) axes=[1]\noutputs %s\n");
   int code = -1;
-  std::string text =
-      on_terminal("compile " + (folder / "g.txt").string() + " --effort search --budget 3", &code);
+  std::string text = on_terminal(fmt::format("compile {} --effort search --budget {}",
+                                             (folder / "g.txt").string(), 3 * test::scale()),
+                                 &code);
   EXPECT_EQ(code, 0) << text;
   EXPECT_TRUE(std::regex_search(text, std::regex("search: kernel 1 of 1 \\([a-z_]+\\), candidate "
                                                  "[0-9]+ of [0-9]+")))

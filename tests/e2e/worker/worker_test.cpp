@@ -5,6 +5,7 @@
 #include "egret/error.h"
 #include "support/bad_kernels.h"
 #include "support/cpu_levels.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ const kernel::Target& cpu() {
   static const auto device = backend::cpu::make_cpu_device(1);
   return device->target();
 }
-MeasurementProcessOptions options(double timeout = 60) {
+MeasurementProcessOptions options(double timeout = 60 * test::scale()) {
   return {"cpu", EGRET_TEST_TOOL, timeout};
 }
 
@@ -91,7 +92,7 @@ TEST(MeasurementProcess, AHangIsAVerdictToo) {
 }
 
 TEST(MeasurementProcess, ADeviceThatIsNotThereSaysNothingOfTheKernel) {
-  MeasurementProcess worker({"cuda:77", EGRET_TEST_TOOL, 60});
+  MeasurementProcess worker({"cuda:77", EGRET_TEST_TOOL, 60 * test::scale()});
   const MeasurementResult outcome = worker.run(good_trial(cpu()));
   EXPECT_EQ(outcome.state, State::Rejected);
   EXPECT_EQ(outcome.reason, Reason::Device) << outcome.message;
@@ -101,7 +102,7 @@ TEST(MeasurementProcess, ADeviceThatIsNotThereSaysNothingOfTheKernel) {
 TEST(MeasurementProcess, AProgramThatIsNoWorkerIsAnError) {
   MeasurementProcess missing({"cpu", "/nowhere/egret", 5});
   EXPECT_THROW(missing.run(good_trial(cpu())), Error);
-  MeasurementProcess silent({"cpu", "/bin/true", 5});
+  MeasurementProcess silent({"cpu", "/bin/true", 60 * test::scale()});
   const MeasurementResult outcome = silent.run(good_trial(cpu()));
   EXPECT_EQ(outcome.reason, Reason::Crash);
   EXPECT_NE(outcome.message.find("ended with code 0"), std::string::npos) << outcome.message;

@@ -1,10 +1,9 @@
 // Regions of random graphs: every generator's programs against the reference.
 #include "support/random_graph.h"
 #include "support/region_runner.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 namespace egret {
 namespace {
@@ -13,15 +12,9 @@ using testing::random_graph;
 using testing::random_inputs;
 using testing::RandomGraphOptions;
 
-/// EGRET_TEST_SCALE=100 makes the run a hundred times longer.
-std::uint64_t scaled(std::uint64_t count) {
-  const char* scale = std::getenv("EGRET_TEST_SCALE");
-  return scale ? count * std::strtoull(scale, nullptr, 10) : count;
-}
-
 void check_regions(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options,
                    bool fuse, bool keep_all) {
-  count = scaled(count);
+  count *= static_cast<std::uint64_t>(test::rounds());
   auto targets = testing::test_targets();
   std::size_t checked = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

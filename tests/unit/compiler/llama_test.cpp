@@ -8,6 +8,7 @@
 #include "compiler/search/tuner.h"
 #include "egret/passes.h"
 #include "support/llama_graph.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +44,7 @@ TEST(LlamaCompile, EqualLayersShareTheirKernels) {
   const auto device = backend::cpu::make_cpu_device(2);
   const auto kernels_of = [&](std::int64_t layers) {
     const ir::Graph graph = llama_graph({.layers = layers});
-    Tuner tuner(*device, {.worker = {"cpu", EGRET_TEST_TOOL, 60}});
+    Tuner tuner(*device, {.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()}});
     KernelCache cache;
     Options options;
     options.effort = Effort::Quick;
