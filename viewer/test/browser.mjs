@@ -1,14 +1,14 @@
-// What people do with the viewer, in a real browser: node browser.mjs EGRET CHROMIUM [FOLDER for screenshots]
+// What people do with the viewer, in a real browser: node browser.mjs EGRET GRAPHS CHROMIUM [FOLDER for screenshots]
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { chainRecord, egraphRecord } from "./synthetic.mjs";
 
-const [egret, executablePath, shots] = process.argv.slice(2);
+const [egret, graphs, executablePath, shots] = process.argv.slice(2);
 const folder = mkdtempSync(join(tmpdir(), "viewer-"));
 const file = (name) => join(folder, name);
 const environment = { ...process.env, EGRET_CACHE: "off" };
@@ -503,7 +503,7 @@ await test("ten thousand nodes are painted within a second and move at 60 frames
 });
 
 await test("every page of models' records is drawn", async () => {
-  execFileSync(join(dirname(egret), "viewer_graphs"), [folder], { env: environment });
+  execFileSync(graphs, [folder], { env: environment });
   const most = {};
   for (const [model, effort] of [["llama", "none"], ["resnet", "quick"], ["attention", "quick"]]) {
     run("compile", file(`${model}.txt`), "--effort", effort, "--record", file(`${model}.jsonl`));

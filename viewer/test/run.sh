@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh EGRET: the viewer in a real browser, over records that the command EGRET writes. Exits with 77 where node, npm or Chromium are
-# missing. The page that the command carries must be the one that viewer/ builds.
+# run.sh EGRET GRAPHS: the viewer in a real browser, over records that the command EGRET and the program GRAPHS (tests/viewer_graphs)
+# write. Exits with 77 where node, npm or Chromium are missing. The page that the command carries must be the one that viewer/ builds.
 set -euo pipefail
-egret=$(realpath "$1")
+egret=$(realpath "$1") graphs=$(realpath "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 for program in node npm; do
@@ -12,4 +12,4 @@ done
 [ -d node_modules ] || npm ci --silent --no-audit --no-fund || { echo "viewer: npm ci failed; is there a network?"; exit 77; }
 npx --no-install tsc --noEmit
 node build.mjs --check
-exec node test/browser.mjs "$egret" "$browser"
+exec node test/browser.mjs "$egret" "$graphs" "$browser"
