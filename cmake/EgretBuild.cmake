@@ -124,5 +124,8 @@ if(EGRET_PCH)
     find_package(GTest REQUIRED)
     egret_pch_target(egret_test_pch ${PROJECT_SOURCE_DIR}/cmake/test_pch.h)
     target_link_libraries(egret_test_pch PRIVATE GTest::gtest)
+    if(EGRET_SANITIZE)
+      target_compile_options(egret_test_pch PRIVATE -O0) # as tests/CMakeLists.txt compiles
+    endif()
   endif()
 endif()
