@@ -175,6 +175,14 @@ void add_regressions(Programs& p) {
             const Tensor entropy = -(exp(logs) * logs).sum(1).mean();
             return with_gradients(-gain - entropy * 0.01, {t[0]});
           });
+  const std::int64_t patients = p.size(2000, 30); // Cox's partial likelihood
+  p.train("loss/survival", {data({patients}), whole({patients}, 2), data({patients})},
+          [](const Tensors& t) {
+            const Tensor order = argsort(t[2], 0, true);
+            const Tensor risk = take(t[0], order, 0), event = take(t[1], order, 0).to(DType::F32);
+            const Tensor gain = ((risk - logcumsumexp(risk, 0)) * event).sum();
+            return with_gradients(-gain / maximum(event.sum(), 1.0), {t[0]});
+          });
 }
 
 } // namespace

@@ -98,7 +98,9 @@ private:
     for (const NodeId input : node.inputs) {
       const Found& operand = find(input, box);
       all.resolved = all.resolved || operand.resolved;
-      all.operations += operand.operations;
+      // A value that is used twice counts twice, as it would be computed: sums double from level to
+      // level, so they end where they are too many.
+      all.operations = std::min(all.operations + operand.operations, kMostOperations + 1);
     }
     return all.resolved ? all : Found{};
   }

@@ -124,3 +124,10 @@ def policy(x, old, advantage, action):
     ratio = torch.exp(logs.gather(1, action[:, None])[:, 0] - old)
     gain = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
     return -gain + (logs.exp() * logs).sum(1).mean() * 0.01
+
+
+@program("loss/survival", gradients=(0,))
+def survival(risk, event, time):
+    order = torch.argsort(time, descending=True, stable=True)
+    risk, event = risk[order], event[order].float()
+    return -((risk - torch.logcumsumexp(risk, 0)) * event).sum() / event.sum().clamp(min=1)

@@ -107,6 +107,16 @@ TEST(ResolveSlices, StayWhereManyOperationsWouldBeMadeAgain) {
   EXPECT_EQ(ir::print(resolve_slices(g)), ir::print(g));
 }
 
+TEST(ResolveSlices, CountWhatIsUsedTwiceAtEachOfManyLevels) {
+  Rows r;
+  Graph& g = r.graph;
+  NodeId all = r.all;
+  for (int i = 0; i < 70; ++i) // 2^70 operations, if each is repeated for each of its uses
+    all = g.binary(Op::Mul, all, all);
+  g.outputs = {r.rows(all, 0, 1)};
+  EXPECT_EQ(ir::print(resolve_slices(g)), ir::print(g));
+}
+
 TEST(Boxes, KnowComparisonsOfIndices) {
   Graph g;
   const NodeId twice = g.binary(Op::Mul, g.iota(8), g.broadcast(g.constant(DType::I64, 2), {8}));
