@@ -150,6 +150,25 @@ void add_shapes(Programs& p) {
         [](const Tensors& t) -> Tensors {
           return {relu(conv2d(silu(conv3x3(t[0], t[1])), t[2]) + t[0])};
         });
+  const std::int64_t w = p.size(64, 6), side_2 = p.size(28, 7);
+  p.train("conv/bf16_3x3_train",
+          {data({p.size(8, 2), w, side_2, side_2}, DType::BF16),
+           weight({w, w, 3, 3}, 9 * w, DType::BF16), data({w}, DType::BF16)},
+          [](const Tensors& t) {
+            const Tensor y = conv2d(t[0], t[1], t[2], {.padding = 1});
+            return with_gradients(y.to(DType::F32).square().mean(), t);
+          });
+  p.add("conv/bf16_5x5_stride_2",
+        {data({p.size(4, 2), w / 2, p.size(57, 11), p.size(61, 13)}, DType::BF16),
+         weight({p.size(48, 5), w / 2, 5, 5}, 25 * w / 2, DType::BF16),
+         data({p.size(48, 5)}, DType::BF16)},
+        [](const Tensors& t) -> Tensors {
+          return {relu(conv2d(t[0], t[1], t[2], {.stride = 2, .padding = 2}))};
+        });
+  p.add("conv/bf16_three_d",
+        {data({1, p.size(16, 3), p.size(8, 4), side_2, side_2}, DType::BF16),
+         weight({p.size(32, 5), p.size(16, 3), 3, 3, 3}, p.size(432, 81), DType::BF16)},
+        [](const Tensors& t) -> Tensors { return {conv3d(t[0], t[1], {}, {.padding = 1})}; });
   const std::int64_t image = p.size(224, 33);
   p.add(
       "conv/stride_3",

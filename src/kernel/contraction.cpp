@@ -91,7 +91,7 @@ private:
     else if (t_.pack_left)
       left_buffer_ = panels("left", t_.shared ? row_panels_ : Expr(panels_down_), left_);
     if (packs_from_window())
-      right_buffer_ = b_.worker_memory("right", f_.accumulator, right_.panel_elements());
+      right_buffer_ = b_.worker_memory("right", word_of(f_, t_), right_.panel_elements());
     else if (t_.pack_right)
       right_buffer_ = panels("right", t_.shared ? column_panels_ : Expr(panels_across_), right_);
     if (window_)
@@ -737,8 +737,8 @@ public:
     const Tiles tiles = tiles_of(schedule, region, found.form, target);
     std::optional<WindowedContraction> windowed;
     if (tiles.window) {
-      if (!schedule.mma.empty())
-        return {false, {}, "a copy of windows has no pairs or tiles"};
+      if (!schedule.mma.empty() && !(schedule.mma == kPairs && tiles.pack_right))
+        return {false, {}, "a copy of windows has no tiles, and pairs only on their way to panels"};
       windowed = with_window(region, found.form, target, tiles.lanes, tiles.pack_right);
       if (!windowed)
         return {false, {}, "the right side reads no windows that can be copied"};

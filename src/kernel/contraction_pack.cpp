@@ -162,7 +162,7 @@ ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& 
 
 ValueId PackedSide::vector_at(Point point, const Expr& step, bool half) {
   if (window_ != nullptr)
-    return window_->vector_at(point, step);
+    return t_.width > 1 ? window_->pairs_at(point, step, half) : window_->vector_at(point, step);
   return step_of_side(e_, form_, side_, t_, point, step, half);
 }
 

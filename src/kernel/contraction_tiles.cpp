@@ -236,12 +236,14 @@ double cycles_of_packing(const Region& region, const ContractionForm& form, cons
 /// The same product from a copy of its windows, by vectors of so many bytes, read where they lie
 /// or packed.
 std::optional<WindowedProblem> by_copy(const Region& region, const ContractionForm& form,
-                                       const Target& target, std::int64_t bytes, bool packed) {
+                                       const Target& target, std::int64_t bytes, bool packed,
+                                       bool pairs = false) {
   const Problem lanes = problem_of(form, target, bytes);
   auto found = with_window(region, form, target, lanes.lanes, packed);
   if (!found)
     return std::nullopt;
-  WindowedProblem w{problem_of(found->form, target, bytes), found->form, packed,
+  const Problem single = problem_of(found->form, target, bytes);
+  WindowedProblem w{pairs ? in_pairs(single) : single, found->form, packed,
                     double(found->window.elements() * usual_size(found->form.batch.extent)) *
                         (found->gathers ? kGather : 0.25)};
   if (packed)
@@ -277,7 +279,7 @@ double cycles_of_copies(const Region& region, const WindowedProblem& w, const Re
   const Problem& p = w.problem;
   double of_step = best.cost;
   if (w.packed)
-    of_step += double(p.columns) * kFromCopy *
+    of_step += double(p.columns) * kFromCopy * (p.pairs ? 2 : 1) *
                (double(p.lanes) / lanes_of_packing(region, w.form, p.lanes));
   else
     of_step += kPlaceOfStep * double(ceil_quotient(p.rows, best.mr)) *
@@ -398,14 +400,15 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
   // Windows are copied where their vectors would be gathered into panels, again and again.
   double least = tiles[0].cost * double(p.depth * p.batch) +
                  cycles_of_packing(region, form, p) * double(p.batch);
-  for (const auto& w :
-       {by_windows(region, form, target), by_copy(region, form, target, vector, true)}) {
+  const bool floats = pairs_refused(region, form, target).empty();
+  for (const auto& w : {by_windows(region, form, target),
+                        by_copy(region, form, target, vector, true, pairs && floats)}) {
     if (!w)
       continue;
     const auto windowed = register_tiles(w->problem);
     const double together = cycles_of_copies(region, *w, windowed[0]);
-    // Pairs multiply twice as fast: there, windows are for searches.
-    const bool best = !p.pairs && together < least;
+    // Pairs multiply twice as fast: beside them, single elements are for searches.
+    const bool best = p.pairs == w->problem.pairs && together < least;
     std::vector<Schedule> those;
     for (std::size_t i = 0; i < windowed.size() && i < 2; ++i)
       those.push_back(windowed_schedule(*w, windowed[i].mr, windowed[i].nv));

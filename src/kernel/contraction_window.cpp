@@ -31,6 +31,13 @@ std::optional<WindowedContraction> with_window(const Region& region, const Contr
   WindowedContraction found{.form = form, .operand = load.number, .window = {}};
   AxisGroup& columns = found.form.columns;
   AxisGroup& batch = found.form.batch;
+  const auto extent = [&](int a) { return *region.axes[std::size_t(a)].extent.constant(); };
+  // Vectors of a panel go along the longest axis where the innermost one, such as the places of a
+  // small window whose gradient is computed, does not fill them.
+  if (const auto longest = std::max_element(columns.axes.begin(), columns.axes.end(),
+                                            [&](int a, int b) { return extent(a) < extent(b); });
+      packed && extent(columns.axes.back()) < lanes)
+    std::rotate(longest, longest + 1, columns.axes.end());
   const int along = columns.axes.back();
   for (;;) {
     std::vector<int> inner = columns.axes;
@@ -140,6 +147,18 @@ ValueId WindowReader::vector_at(const Point& point, const Expr& step) const {
   // The bounds tell the code generator that whole vectors may be read.
   const Expr of_step = min(max(value_symbol(b.load(table_, step, 1)), Expr(least_)), Expr(most_));
   return b.load(copy_, Expr(lanes_) + place_of(point) + of_step, point.lanes, point.mask);
+}
+
+ValueId WindowReader::pairs_at(const Point& point, const Expr& step, bool half) const {
+  ProgramBuilder& b = e_.builder();
+  // What was widened from bf16 has zeros in its lower half.
+  const auto bits = [&](const Expr& at) {
+    return b.apply(Op::Bitcast, DType::U32, {vector_at(point, at)});
+  };
+  const ValueId lower = b.apply(
+      Op::Shr, DType::U32,
+      {bits(step * Expr(2)), b.constant(Scalar::of(DType::U32, std::int64_t{16}), point.lanes)});
+  return half ? lower : b.apply(Op::Or, DType::U32, {lower, bits(step * Expr(2) + Expr(1))});
 }
 
 } // namespace egret::kernel

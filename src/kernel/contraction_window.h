@@ -46,6 +46,8 @@ public:
   void copy(const Point& batch);
   /// Step `step` of the depth, of all lanes of a point whose columns are set.
   ValueId vector_at(const Point& point, const Expr& step) const;
+  /// A step of two bf16, as words. `half`: the second one is zero.
+  ValueId pairs_at(const Point& point, const Expr& step, bool half) const;
 
 private:
   /// The place of a point whose depth axes are 0, counted from the place of the first of all.

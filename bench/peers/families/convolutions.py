@@ -78,6 +78,21 @@ def bf16_block(x, w1, w2):
     return F.relu(F.conv2d(F.silu(conv3x3(x, w1)), w2) + x)
 
 
+@program("conv/bf16_3x3_train", gradients="all")
+def bf16_3x3(x, w, b):
+    return F.conv2d(x, w, b, padding=1).float().square().mean()
+
+
+@program("conv/bf16_5x5_stride_2")
+def bf16_5x5(x, w, b):
+    return F.relu(F.conv2d(x, w, b, stride=2, padding=2))
+
+
+@program("conv/bf16_three_d")
+def bf16_three_d(x, w):
+    return F.conv3d(x, w, padding=1)
+
+
 @program("conv/stride_3")
 def stride_3(x, w, b):
     return F.silu(F.conv2d(x, w, b, stride=3))

@@ -1,11 +1,14 @@
-// Convolutions of any stride, padding and dilation whose data is read from a copy of its windows:
-// right for any sizes of tiles, on every CPU, by one worker and by several.
+// Convolutions of any stride, padding and dilation, and their gradients, whose data is read from a
+// copy of its windows: right for any sizes of tiles, by single elements and by pairs of bf16, on
+// every CPU, by one worker and by several.
 #include "egret/autodiff.h"
+#include "kernel/contraction_tiles.h"
 #include "kernel/contraction_window.h"
 #include "kernel/families.h"
 #include "support/convolution_graphs.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -48,18 +51,19 @@ bool copies_windows(const kernel::KernelProgram& program) {
 
 TEST(ConvolutionWindows, AreRightForAnyTiles) {
   const kernel::Generator& generator = kernel::contraction_generator();
-  int copied = 0, refused = 0;
+  int copied = 0, paired = 0, refused = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     testing::Rng random(seed);
     const Convolution c = random_convolution(random);
     for (kernel::Target target : testing::test_targets()) {
       target.workers = static_cast<int>(1 + random.below(3));
+      testing::set_units(target, true);
       for (const testing::RegionCase& each : cases_of(c, target, seed, seed % 3 == 0)) {
         const auto space = generator.space(each.region, target);
         if (space.empty())
           continue;
         kernel::Schedule s = space[0];
-        s.mma.clear();
+        s.mma = random.chance(0.5) ? kernel::kPairs : "";
         s.vector_bytes = random.chance(0.5) ? 0 : target.vector_bytes / 2;
         s.split_reduce = random.chance(0.3) ? 2 : 1;
         s.knobs = {{"window", 1},
@@ -79,6 +83,7 @@ TEST(ConvolutionWindows, AreRightForAnyTiles) {
           continue;
         }
         ++copied;
+        paired += s.mma.empty() ? 0 : 1;
         ASSERT_TRUE(copies_windows(lowered.program));
         ASSERT_NO_THROW(kernel::verify(lowered.program)) << to_string(s);
         EXPECT_EQ(testing::run_and_compare(each, lowered.program), "")
@@ -88,6 +93,7 @@ TEST(ConvolutionWindows, AreRightForAnyTiles) {
     }
   }
   EXPECT_GE(copied, 40);
+  EXPECT_GE(paired, 5);
   EXPECT_GE(refused, 10); // of one place, or channels last
 }
 
@@ -127,6 +133,36 @@ TEST(ConvolutionWindows, AreTheFirstChoiceWherePanelsCostMore) {
   c.padding = {0, 0};
   c.outputs = 4;
   EXPECT_FALSE(copies_windows(first().program)) << "there are no windows";
+}
+
+/// Of the gradient by the weights, vectors of columns go along the channels: a window's places are
+/// too few for one.
+TEST(ConvolutionWindows, OfWeightGradientsHaveVectorsOfChannels) {
+  kernel::Target target = testing::test_targets().at(1);
+  target.workers = 1;
+  const Convolution c{.batch = 2,
+                      .channels = 32,
+                      .outputs = 16,
+                      .sizes = {14, 14},
+                      .kernel = {3, 3},
+                      .stride = {1, 1},
+                      .padding = {1, 1},
+                      .dilation = {1, 1},
+                      .dtype = DType::F32};
+  int by_channels = 0;
+  for (const testing::RegionCase& each : cases_of(c, target, 3, true)) {
+    const auto form = kernel::find_contraction(each.region);
+    if (!form.ok || form.form.depth.extent != Expr(2 * 14 * 14))
+      continue;
+    const auto found = kernel::with_window(each.region, form.form, target, 16, true);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(each.region.axes[std::size_t(found->form.columns.axes.back())].extent, Expr(32));
+    const kernel::Chosen chosen = kernel::lower_greedily(each.region, target);
+    EXPECT_EQ(chosen.schedule.knob("window", 0), 1) << to_string(chosen.schedule);
+    EXPECT_EQ(testing::run_and_compare(each, chosen.program), "");
+    ++by_channels;
+  }
+  EXPECT_EQ(by_channels, 1);
 }
 
 /// A copy that is larger than the cache is made for one image at a time.
