@@ -51,6 +51,13 @@ void add_products(Programs& p) {
         [](const Tensors& t) -> Tensors {
           return {matmul(t[0], t[2]) - matmul(t[1], t[3]), matmul(t[0], t[3]) + matmul(t[1], t[2])};
         });
+  p.add("product/complex_interleaved",
+        {data({n(1000, 5), n(200, 7), 2}), data({n(1000, 5), n(200, 7), 2})},
+        [](const Tensors& t) -> Tensors {
+          const Tensor a = t[0].select(2, 0), b = t[0].select(2, 1), x = t[1].select(2, 0),
+                       y = t[1].select(2, 1);
+          return {stack({a * x - b * y, a * y + b * x}, -1)};
+        });
   const std::int64_t d = n(512, 12), rows = n(1024, 10);
   p.train(
       "product/low_rank_train",

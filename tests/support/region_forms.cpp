@@ -155,6 +155,24 @@ const std::vector<FormCase> kForms{
        g.outputs = {join(g, parts, 1)};
      },
      {{1, 1}, {3, 8}, {2, 17}, {16, 5}}},
+    {"stacked_parts",
+     [](Graph& g, auto m, auto n) {
+       const NodeId a = g.input("a", DType::F32, {m, n, 2}),
+                    b = g.input("b", DType::F32, {m, n, 2});
+       g.outputs = {join(
+           g,
+           {g.shrink(a, {0, 0, 1}, {m, n, 2}), g.unary(Op::Exp, g.shrink(b, {0, 0, 0}, {m, n, 1}))},
+           2)};
+     },
+     kSmall},
+    {"stacked_triples",
+     [](Graph& g, auto m, auto n) {
+       const NodeId a = g.input("a", DType::F32, {m, n, 1}),
+                    b = g.input("b", DType::F32, {n, m, 1});
+       g.outputs = {
+           join(g, {a, g.permute(b, {1, 0, 2}), g.binary(Op::Mul, a, g.unary(Op::Exp, a))}, 2)};
+     },
+     kSmall},
     {"every_third",
      [](Graph& g, auto m, auto n) {
        NodeId x = g.input("x", DType::F32, {m, 3 * n});

@@ -15,6 +15,7 @@ program("product/einsum_heads")(lambda a, b: torch.einsum("bihd,bjhd->bhij", a, 
 program("product/three_factors")(lambda a, b, c: a @ b @ c)
 program("product/bilinear")(F.bilinear)
 program("product/complex")(lambda a, b, c, d: (a @ c - b @ d, a @ d + b @ c))
+program("product/complex_interleaved")(lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b)))
 program("product/low_rank_train", gradients=(2, 3))(
     lambda x, w, a, b, y: F.mse_loss(F.linear(x, w) + F.linear(F.linear(x, a), b) * 2, y))
 program("product/tensordot")(lambda a, b: torch.tensordot(a, b, ([1, 2], [1, 0])))

@@ -6,7 +6,9 @@
 // vectors are one loop, so that short rows leave no thread idle. With `transpose`, operands that
 // are contiguous along another axis than the results are staged: on a CPU in blocks of as many rows
 // as lanes that are transposed in registers, on a GPU in tiles of `side` by `side` in shared
-// memory.
+// memory. Results whose innermost axis is shorter than vectors (the parts of complex numbers, the
+// channels of pixels) have vectors along the axis outside of it on a CPU: a vector for each index
+// of the innermost one, which are interleaved in registers.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
@@ -27,6 +29,8 @@ using loops::TreePtr;
 
 /// Elements along the vector axis that a CPU thread does in a row, if the schedule names none.
 constexpr std::int64_t kChunkOfRow = 8192;
+/// Vectors that are interleaved, at the most.
+constexpr std::int64_t kMostInterleaved = 4;
 constexpr Knob kParameters[] = {{"vectors", 1, 16},
                                 {"transpose", 0, 1},
                                 {"chunk", 1024, 1 << 24, 1024},
@@ -36,6 +40,7 @@ constexpr Knob kParameters[] = {{"vectors", 1, 16},
 /// What all trees of a region have in common.
 struct Map {
   int vector = -1, transposed = -1; ///< axes
+  int interleaved = -1;             ///< innermost axis of results, of `vector` the next one
   int lanes = 1;
   std::int64_t vectors = 1;
   TreePtr bodies; ///< of all outputs at one point, under the masks of the axes that tiles may leave
@@ -91,6 +96,24 @@ std::vector<int> outer_axes(const Region& region, std::span<const int> inner) {
   return axes;
 }
 
+/// The axis outside of a vector axis that is too short for vectors, where all results are
+/// contiguous along both; -1 where there is none.
+int axis_outside(const Region& region, int inner, const Target& target) {
+  if (inner < 0 || target.is_gpu())
+    return -1;
+  const auto places = region.axes[std::size_t(inner)].extent.constant();
+  const int lanes = lanes_for(region, all_stages(region), target.vector_bytes);
+  if (!places || *places < 2 || *places > kMostInterleaved || *places >= lanes)
+    return -1;
+  for (int a = 0; a < int(region.axes.size()); ++a)
+    if (a != inner && about(region.axes[std::size_t(a)].extent) >= lanes &&
+        std::all_of(region.outputs.begin(), region.outputs.end(), [&](const Output& o) {
+          return stride_of(region, o, inner) == 1 && stride_of(region, o, a) == *places;
+        }))
+      return a;
+  return -1;
+}
+
 class ElementwiseTemplate : public Template {
 public:
   std::string name() const override { return "elementwise"; }
@@ -130,6 +153,11 @@ protected:
       }
       return out;
     }
+    if (axis_outside(region, vector, target) >= 0) {
+      for (int vectors = 1; vectors <= 4; vectors *= 2)
+        add({{"vectors", vectors}, {"chunk", kChunkOfRow / 4}});
+      return out;
+    }
     for (int vectors = 1; vectors <= 8; vectors *= 2)
       for (std::int64_t chunk = kChunkOfRow / 4; chunk <= 4 * kChunkOfRow; chunk *= 4)
         add({{"vectors", vectors}, {"chunk", chunk}});
@@ -141,13 +169,18 @@ protected:
 
   Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
     Map map;
+    const bool transposes = schedule.knob("transpose", 0) != 0;
     map.vector = map_vector_axis(region);
+    if (const int outside = axis_outside(region, map.vector, target); outside >= 0 && !transposes) {
+      map.interleaved = map.vector;
+      map.vector = outside;
+    }
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     if (map.vector >= 0)
       map.lanes = target.is_gpu() ? gpu_lanes(region, map.vector, bytes)
                                   : lanes_for(region, all_stages(region), bytes);
     map.vectors = schedule.knob("vectors", 4);
-    if (schedule.knob("transpose", 0) != 0) {
+    if (transposes) {
       map.transposed = map.vector < 0 ? -1 : map_turned_axis(region, map.vector);
       if (map.transposed < 0)
         return {nullptr, "no operand is contiguous along another axis than the results"};
@@ -172,12 +205,16 @@ private:
   }
 
   static Built chunks(const Region& region, std::int64_t chunk, const Map& map) {
-    const std::vector<int> outer = outer_axes(region, std::array{map.vector});
+    const std::vector<int> outer = outer_axes(region, std::array{map.vector, map.interleaved});
     TreePtr inner = map.bodies;
     if (map.vector >= 0) {
       const std::int64_t step = map.vectors * map.lanes;
-      std::vector<LoopDigit> steps = {
-          {step, Bind::Serial}, {map.lanes, Bind::Unroll}, {1, Bind::Vector}};
+      std::vector<LoopDigit> steps = {{step, Bind::Serial}, {map.lanes, Bind::Unroll}};
+      if (map.lanes > 1)
+        inner = loop(map.vector, Expr(map.lanes), 1, Bind::Vector, std::move(inner));
+      if (map.interleaved >= 0)
+        inner = loop(map.interleaved, region.axes[std::size_t(map.interleaved)].extent, 1,
+                     Bind::Unroll, std::move(inner));
       if (!proves_less_equal(region.axes[std::size_t(map.vector)].extent, Expr(chunk))) {
         if (chunk % step != 0)
           return {nullptr, "a chunk is no multiple of the vectors"};

@@ -156,6 +156,35 @@ TEST(Generators, TransposedReadsAreContiguousVectors) {
   EXPECT_EQ(loads_of(c.program, 0), 16);
 }
 
+/// Two values side by side, as the parts of complex numbers, are whole vectors in memory, but for
+/// the last ones.
+TEST(Generators, ShortInnermostAxesAreInterleavedInRegisters) {
+  Graph g;
+  const Shape both{1000, 2};
+  const auto part = [&](const char* name) {
+    return g.expand(g.reshape(g.input(name, DType::F32, {1000}), {1000, 1}), both);
+  };
+  const NodeId x = part("x"), y = part("y");
+  const NodeId place = g.expand(g.reshape(g.iota(2), {1, 2}), both);
+  const NodeId first =
+      g.binary(Op::Lt, place, g.broadcast(g.constant(Scalar::of(DType::I64, 1.0)), both));
+  g.outputs = {g.select(first, x, y)};
+  const auto c = only_region_of(g);
+  const auto chosen = lower_greedily(c.region, target());
+  int whole = 0;
+  each_statement(chosen.program.body, [&](const Stmt& s) {
+    const auto* store = get_if<Store>(s);
+    if (store == nullptr || !store->mask.empty())
+      return;
+    const int lanes = chosen.program.values[std::size_t(store->value)].lanes;
+    EXPECT_EQ(lanes, 16);
+    EXPECT_EQ(coefficient_of(store->to.index, lane_variable(lanes)), Expr(1));
+    ++whole;
+  });
+  EXPECT_GE(whole, 2) << print(chosen.program);
+  EXPECT_EQ(testing::run_and_compare(c, chosen.program), "");
+}
+
 TEST(Generators, FewShortRowsStayInRegisters) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {8, 64}); // fewer than lanes
