@@ -1,6 +1,8 @@
 // Steps of simulations.
 #include "programs.h"
 
+#include <egret/functional/fourier.h>
+
 #include <cmath>
 
 namespace egret::programs {
@@ -176,6 +178,51 @@ void add_transforms(Programs& p) {
           const Tensor re = matmul(t[0] * t[1], cos(angle)), im = matmul(t[0] * t[1], -sin(angle));
           return {sqrt(re.square() + im.square()), atan2(im, re + 10)};
         });
+  const Input waves = data({p.size(256, 3), n});
+  p.add("simulation/fourier_transform", {waves, waves}, [](const Tensors& t) -> Tensors {
+    const fourier::Complex y = fourier::fft({t[0], t[1]});
+    return {y.real, y.imag};
+  });
+  p.add("simulation/power_spectrum", {data({p.size(300, 3), p.size(400, 36)})},
+        [](const Tensors& t) -> Tensors {
+          const fourier::Complex y = fourier::rfft(t[0]);
+          return {y.real.square() + y.imag.square()};
+        });
+  p.add("simulation/fourier_of_images", {data({p.size(16, 2), p.size(64, 9), p.size(64, 12)})},
+        [](const Tensors& t) -> Tensors {
+          const fourier::Complex y = fourier::rfftn(t[0], {1, 2});
+          return {y.real, y.imag};
+        });
+  p.add("simulation/long_convolution",
+        {data({p.size(32, 2), p.size(3000, 50)}), data({p.size(3000, 50)})},
+        [](const Tensors& t) -> Tensors {
+          const std::int64_t length = t[0].size(1), size = 2 * length;
+          const auto spectrum = [&](const Tensor& a) {
+            std::vector<std::int64_t> before(std::size_t(a.rank()), 0), after = before;
+            after.back() = size - length;
+            return fourier::rfft(pad(a, before, after));
+          };
+          const Tensor y = fourier::irfft(spectrum(t[0]) * spectrum(t[1]), size);
+          return {y.narrow(1, 0, length)};
+        });
+  const std::int64_t modes = p.size(16, 4), channels = p.size(16, 3);
+  p.train("simulation/spectral_layer_train",
+          {data({p.size(8, 2), channels, p.size(128, 12)}),
+           weight({channels, channels, modes}, channels),
+           weight({channels, channels, modes}, channels)},
+          [](const Tensors& t) {
+            const std::int64_t m = t[1].size(2), rest = t[0].size(2) / 2 + 1 - m;
+            const fourier::Complex x = fourier::rfft(t[0]);
+            const fourier::Complex low = {x.real.narrow(2, 0, m), x.imag.narrow(2, 0, m)};
+            const auto mixed = [](const Tensor& a, const Tensor& w) {
+              return einsum("bim,iom->bom", {a, w});
+            };
+            const fourier::Complex y = {mixed(low.real, t[1]) - mixed(low.imag, t[2]),
+                                        mixed(low.real, t[2]) + mixed(low.imag, t[1])};
+            const Tensor out = fourier::irfft(
+                {pad(y.real, {0, 0, 0}, {0, 0, rest}), pad(y.imag, {0, 0, 0}, {0, 0, rest})});
+            return with_gradients(out.square().mean(), t);
+          });
   p.add("simulation/spectrogram",
         {data({p.size(8, 2), p.size(16000, 300)}), weight({p.size(40, 5), 129}, 129)},
         [](const Tensors& t) -> Tensors {

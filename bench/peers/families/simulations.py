@@ -124,6 +124,28 @@ def multigrid(x, b):
     return smooth(x + error.repeat_interleave(2, 0).repeat_interleave(2, 1), b)
 
 
+def parts(z):
+    return z.real.contiguous(), z.imag.contiguous()
+
+
+program("simulation/fourier_transform")(lambda a, b: parts(torch.fft.fft(torch.complex(a, b))))
+program("simulation/power_spectrum")(lambda x: torch.fft.rfft(x).abs().square())
+program("simulation/fourier_of_images")(lambda x: parts(torch.fft.rfft2(x)))
+
+
+@program("simulation/long_convolution")
+def long_convolution(x, k):
+    n = x.shape[1]
+    return torch.fft.irfft(torch.fft.rfft(x, 2 * n) * torch.fft.rfft(k, 2 * n), 2 * n)[:, :n]
+
+
+@program("simulation/spectral_layer_train", gradients="all")
+def spectral_layer(x, a, b):
+    z = torch.fft.rfft(x)
+    y = torch.einsum("bim,iom->bom", z[..., :a.shape[2]], torch.complex(a, b))
+    return torch.fft.irfft(F.pad(y, (0, z.shape[2] - a.shape[2])), x.shape[2]).square().mean()
+
+
 @program("simulation/fourier_by_products")
 def fourier(x, window):
     n = x.shape[1]

@@ -1,5 +1,6 @@
 // Messages of functions on windows, places, bags and sequences: one for each mistake.
 #include "egret/functional.h"
+#include "egret/functional/fourier.h"
 #include "support/message_cases.h"
 
 #include <gtest/gtest.h>
@@ -14,6 +15,32 @@ using testing::expect_all;
 
 const Tensor pictures = ones({2, 4, 5, 5}), x23 = ones({2, 3}), i2 = tensor({0, 1}),
              i23 = zeros({2, 3}, DType::I64);
+
+TEST(MoreMessages, FourierTransforms) {
+  expect_all({
+      {ErrorKind::Axis, "rfft: axis 2 is out of range for [2,3]", [] { fourier::rfft(x23, 2); }},
+      {ErrorKind::Shape, "rfft: axis 1 of [2,0]; its size must be a known number, and not 0",
+       [] {
+         fourier::rfft(zeros({2, 0}));
+       }},
+      {ErrorKind::Shape, "fft: a real part [2,3] and an imaginary part [3]; shapes must be equal",
+       [] {
+         fourier::fft({x23, ones({3})});
+       }},
+      {ErrorKind::DType, "ifft: a real part of f32 and an imaginary part of f64",
+       [] {
+         fourier::ifft({x23, ones({2, 3}, DType::F64)});
+       }},
+      {ErrorKind::Shape, "irfft: 7 numbers along axis 1 of [2,3]; of 7 there are 4",
+       [] {
+         fourier::irfft({x23, x23}, 7);
+       }},
+      {ErrorKind::Axis, "rfftn: of [2,3], no axis is named; there is at least one",
+       [] { fourier::rfftn(x23, std::vector<std::int64_t>{}); }},
+      {ErrorKind::Value, "frequencies: of 0 samples; there is at least one",
+       [] { fourier::frequencies(0); }},
+  });
+}
 
 TEST(MoreMessages, PlacesOfPooling) {
   expect_all({

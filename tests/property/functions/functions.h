@@ -148,5 +148,6 @@ std::vector<Row> special_rows();
 std::vector<Row> window_rows();
 std::vector<Row> margin_rows();
 std::vector<Row> collection_rows();
+std::vector<Row> fourier_rows();
 
 } // namespace egret::testing

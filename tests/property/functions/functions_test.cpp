@@ -460,6 +460,7 @@ INSTANTIATE_TEST_SUITE_P(Special, Functions, ::testing::Values(&special_rows));
 INSTANTIATE_TEST_SUITE_P(Windows, Functions, ::testing::Values(&window_rows));
 INSTANTIATE_TEST_SUITE_P(Margins, Functions, ::testing::Values(&margin_rows));
 INSTANTIATE_TEST_SUITE_P(Collections, Functions, ::testing::Values(&collection_rows));
+INSTANTIATE_TEST_SUITE_P(Fourier, Functions, ::testing::Values(&fourier_rows));
 
 } // namespace
 } // namespace egret
