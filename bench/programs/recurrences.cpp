@@ -18,7 +18,7 @@ Tensor over_time(const Tensor& x, Tensor state, const Step& step) {
 
 Tensor lstm(const Tensors& t) { // x, w [4h, i], u [4h, h], b
   const std::int64_t batch = t[0].size(0), width = t[2].size(1);
-  Tensor h = zeros({batch, width}), c = zeros({batch, width});
+  Tensor h = zeros({batch, width}, t[0].dtype()), c = h;
   Tensors outputs;
   for (std::int64_t i = 0; i < t[0].size(1); ++i) {
     const Tensor gates = linear(t[0].select(1, i), t[1]) + linear(h, t[2]) + t[3];
@@ -96,6 +96,10 @@ void add_recurrences(Programs& p) {
   add_both(p, "recurrent/lstm",
            {x, weight({4 * h, in}, in), weight({4 * h, h}, h), data({4 * h}, DType::F32, 0.1)},
            lstm);
+  p.add("recurrent/lstm_bf16",
+        {data({batch, p.size(16, 5), in}, DType::BF16), weight({4 * h, in}, in, DType::BF16),
+         weight({4 * h, h}, h, DType::BF16), data({4 * h}, DType::BF16, 0.1)},
+        [](const Tensors& t) -> Tensors { return {lstm(t)}; });
   add_both(p, "recurrent/gru",
            {x, weight({3 * h, in}, in), weight({3 * h, h}, h), data({3 * h}, DType::F32, 0.1),
             data({3 * h}, DType::F32, 0.1)},

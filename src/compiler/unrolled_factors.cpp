@@ -39,7 +39,8 @@ bool find_slice(const Graph& graph, UnrolledFactor& factor) {
 
 UnrolledFactor unrolled_factor(const Graph& graph, NodeId id) {
   UnrolledFactor factor;
-  for (; graph[id].op == Op::Reshape || graph[id].op == Op::Permute || graph[id].op == Op::Expand;
+  for (; graph[id].op == Op::Reshape || graph[id].op == Op::Permute || graph[id].op == Op::Expand ||
+         graph[id].op == Op::Cast;
        id = graph[id].inputs[0])
     factor.moves.push_back(id);
   std::reverse(factor.moves.begin(), factor.moves.end());
@@ -56,8 +57,8 @@ std::string form_of(const Graph& graph, const UnrolledFactor& factor) {
   };
   add_shape(factor.root);
   for (const NodeId id : factor.moves) {
-    text +=
-        fmt::format("; {} {}", info_of(graph[id].op).name, fmt::join(graph[id].attrs.axes, " "));
+    text += fmt::format("; {} {} {}", info_of(graph[id].op).name, name_of(graph[id].dtype),
+                        fmt::join(graph[id].attrs.axes, " "));
     add_shape(id);
   }
   return text;
@@ -110,6 +111,8 @@ NodeId moved_behind_front(Graph& out, const Graph& graph, const UnrolledFactor& 
     const Node& move = graph[id];
     if (move.op == Op::Reshape) {
       roots = out.reshape(roots, with_front(count, move.shape));
+    } else if (move.op == Op::Cast) {
+      roots = out.cast(roots, move.dtype);
     } else if (move.op == Op::Expand) {
       roots = out.expand(roots, with_front(count, move.shape));
     } else {

@@ -22,6 +22,9 @@ def lstm(x, w, u, b):
     return torch.lstm(x, (start(x, u), start(x, u)), [w, u, b, torch.zeros_like(b)], True, 1, 0.0, torch.is_grad_enabled(), False, True)[0]
 
 
+program("recurrent/lstm_bf16")(lstm)
+
+
 @both("recurrent/gru")
 def gru(x, w, u, b, c):
     return torch.gru(x, start(x, u), [w, u, b, c], True, 1, 0.0, torch.is_grad_enabled(), False, True)[0]

@@ -39,6 +39,7 @@ struct Loop {
   bool on_right = false; ///< the slice is the right factor
   bool transposed = false;
   DType dtype = DType::F32;
+  bool widened = false; ///< products are those of f32
 };
 
 Graph graph_of(const Loop& loop) {
@@ -49,15 +50,16 @@ Graph graph_of(const Loop& loop) {
     std::swap(all[0], all[1]);
   all.insert(all.begin() + loop.axis, Expr(kLength));
   const NodeId x = g.input("x", loop.dtype, all);
-  const NodeId w = g.expand(g.reshape(g.input("w", loop.dtype, {loop.columns, loop.depth}),
+  const auto factor = [&](NodeId id) { return loop.widened ? g.cast(id, DType::F32) : id; };
+  const NodeId w = g.expand(g.reshape(factor(g.input("w", loop.dtype, {loop.columns, loop.depth})),
                                       {1, loop.columns, loop.depth}),
                             box);
-  NodeId h = g.input("h", loop.dtype, {loop.rows, loop.columns});
+  NodeId h = g.input("h", loop.widened ? DType::F32 : loop.dtype, {loop.rows, loop.columns});
   for (const std::int64_t index : loop.indices) {
     std::vector<Expr> begin(3, Expr(0)), end(all.begin(), all.end());
     begin[std::size_t(loop.axis)] = index;
     end[std::size_t(loop.axis)] = index + 1;
-    NodeId slice = g.shrink(x, begin, end);
+    NodeId slice = factor(g.shrink(x, begin, end));
     if (loop.transposed) {
       slice = g.reshape(slice, {loop.depth, loop.rows});
       slice = g.permute(slice, {1, 0});
@@ -100,7 +102,8 @@ TEST(UnrolledProducts, OfStepsBecomeOne) {
         Loop{.indices = {4, 5, 6, 7}, .axis = 2},
         Loop{.indices = {0, 1, 2, 3}, .axis = 1, .on_right = true},
         Loop{.indices = {0, 1, 2, 3}, .axis = 2, .transposed = true},
-        Loop{.indices = {0, 1, 2, 3}, .dtype = DType::BF16}}) {
+        Loop{.indices = {0, 1, 2, 3}, .dtype = DType::BF16},
+        Loop{.indices = {0, 1, 2, 3}, .dtype = DType::BF16, .widened = true}}) {
     const Graph graph = graph_of(loop), joined = join_unrolled_products(graph);
     EXPECT_EQ(products_of(joined), 1u) << print(joined);
     expect_same(graph, joined);
