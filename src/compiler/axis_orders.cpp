@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <vector>
@@ -110,7 +109,7 @@ private:
   std::vector<int> box_of(NodeId reduction) {
     const Node& node = graph_[reduction];
     const Shape& shape = graph_[node.inputs[0]].shape;
-    std::vector<int>& box = boxes_[reduction];
+    std::vector<int> box;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < shape.size(); ++i)
       if (is_summed(node, i))
@@ -130,8 +129,7 @@ private:
     const View& view = facts_.view(operand);
     const Expr& extent = graph_[view.base].shape[dim];
     const int axis = plain_axis(view.map.coords[dim]);
-    return axis >= 0 && !is_unit(extent) &&
-                   graph_[operand].shape[std::size_t(axis)] == extent
+    return axis >= 0 && !is_unit(extent) && graph_[operand].shape[std::size_t(axis)] == extent
                ? axis
                : -1;
   }
@@ -247,8 +245,7 @@ private:
         windows_.emplace_back(facts_.view(factor).base, id);
     std::vector<std::size_t> summed;
     for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim)
-      if (const int axis = axis_of(operand, dim);
-          axis >= 0 && is_summed(node, std::size_t(axis)))
+      if (const int axis = axis_of(operand, dim); axis >= 0 && is_summed(node, std::size_t(axis)))
         summed.push_back(dim);
     if (!summed.empty())
       add_vote(base, summed.back(), summed.size() == 1 ? kOfReduction : kOfSeveralAxes);
@@ -305,9 +302,9 @@ private:
     if (weights.empty())
       for (const NodeId id : members)
         weights[labels_of(id).back()] += bytes_of(id);
-    return std::max_element(weights.begin(), weights.end(), [](const auto& a, const auto& b) {
-             return a.second < b.second;
-           })->first;
+    return std::max_element(weights.begin(), weights.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
   }
 
   /// The labels in an order that ends with one of them: a member's where there is such a one.
@@ -348,8 +345,8 @@ private:
         if (!is_one_box(members))
           continue;
         const int last = innermost(votes, value, members), own = labels_of(members[0]).back();
-        if (is_mixed(members) || (asked.contains(value) &&
-                                  votes_for(votes, value, last) > votes_for(votes, value, own)))
+        if (is_mixed(members) ||
+            (asked.contains(value) && votes_for(votes, value, last) > votes_for(votes, value, own)))
           orders[value] = order_with(members, last);
       }
       if (orders == orders_)
@@ -374,10 +371,9 @@ private:
   GraphFacts facts_;
   const double least_elements_;
   Classes labels_, values_;
-  std::vector<std::vector<int>> axes_; ///< by node and dim: the label
-  std::map<NodeId, std::vector<int>> boxes_;
-  std::vector<int> value_;                          ///< by node: nodes that are joined have one
-  std::map<int, std::vector<NodeId>> members_;      ///< by value
+  std::vector<std::vector<int>> axes_;         ///< by node and dim: the label
+  std::vector<int> value_;                     ///< by node: nodes that are joined have one
+  std::map<int, std::vector<NodeId>> members_; ///< by value
   Votes votes_;
   std::set<int> read_;                             ///< values on which readers vote
   std::map<int, std::vector<int>> orders_;         ///< by value: labels
@@ -431,6 +427,12 @@ Graph with_axis_orders(const Graph& graph, const kernel::Target& target, double 
   std::vector<NodeId> to(graph.size(), ir::kNoNode);
   for (const NodeId id : graph.inputs()) // in their slots
     to[id] = out.add(Op::Input, {}, graph[id].attrs);
+  std::vector<int> readers(graph.size(), 0);
+  for (NodeId id = 0; id < graph.size(); ++id)
+    for (const NodeId input : graph[id].inputs)
+      ++readers[input];
+  for (const NodeId id : graph.outputs)
+    ++readers[id];
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph[id];
     if (node.op == Op::Input)
@@ -449,11 +451,11 @@ Graph with_axis_orders(const Graph& graph, const kernel::Target& target, double 
     } else {
       // A sum of products stays one of the very product.
       const Node& operand = graph[node.inputs[0]];
-      const NodeId sums =
-          reduced(out, node, operand.shape.size(), order, [&](const auto& box) {
-            return operand.op == Op::Mul ? permuted(out, operand, made(operand.inputs), box)
-                                         : out.permute(to[node.inputs[0]], box);
-          });
+      const NodeId sums = reduced(out, node, operand.shape.size(), order, [&](const auto& box) {
+        return operand.op == Op::Mul && readers[node.inputs[0]] == 1
+                   ? permuted(out, operand, made(operand.inputs), box)
+                   : out.permute(to[node.inputs[0]], box);
+      });
       to[id] = out.permute(sums, inverse(order));
     }
   }

@@ -18,8 +18,9 @@ namespace egret::compiler {
 /// - what is computed from pieces of them, or from joined axes, for its own last axis;
 /// - what is read by overlapping windows, and what is made of it, for the order of each other.
 ///
-/// An axis of a few elements is none of them. On GPUs only, and of values of at least so many elements: smaller ones stay in caches in any
-/// order. Values keep their bits, but for sums, which may be summed in another order.
+/// An axis of a few elements is none of them. On GPUs only, and of values of at least so many
+/// elements: smaller ones stay in caches in any order. Values keep their bits, but for sums, which
+/// may be summed in another order.
 ir::Graph with_axis_orders(const ir::Graph& graph, const kernel::Target& target,
                            double least_elements = 1 << 16);
 

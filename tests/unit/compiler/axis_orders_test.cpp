@@ -105,7 +105,10 @@ TEST(AxisOrders, AreFollowedThroughWindows) {
   const Tensor s = matmul(m, (x + 1.0).reshape({2, c, side * side}));
   const Tensor y =
       conv2d(relu(s.reshape({2, c, side, side})), w, {}, {.padding = PerAxis(1), .groups = c});
-  layer_norm(y.permute({0, 2, 3, 1}), ones({c}, DType::BF16), zeros({c}, DType::BF16)).to(DType::F32).mean({0, 1, 2}).retrieve();
+  layer_norm(y.permute({0, 2, 3, 1}), ones({c}, DType::BF16), zeros({c}, DType::BF16))
+      .to(DType::F32)
+      .mean({0, 1, 2})
+      .retrieve();
   const Graph before = ir::parse_graph(cx.text()), after = ordered(before);
   const auto is_max = [](const ir::Node& node) { return node.op == Op::Max; };
   std::int64_t last = 0;

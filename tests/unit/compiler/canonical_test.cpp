@@ -31,9 +31,7 @@ Graph graph_of(const Joined& c) {
     all += 2;
   }
   const std::int64_t joined = all * c.width, rows = c.batch * c.rows;
-  const auto wide = [&](NodeId id) {
-    return c.dtype == DType::F32 ? id : g.cast(id, DType::F32);
-  };
+  const auto wide = [&](NodeId id) { return c.dtype == DType::F32 ? id : g.cast(id, DType::F32); };
   const NodeId x = wide(g.reshape(moved, {rows, joined}));
   if (c.gradient) {
     const Shape box{rows, c.columns, joined};

@@ -146,6 +146,29 @@ TEST(Partition, NaiveAttentionIsThreeKernels) {
   EXPECT_EQ(split(g).partition.groups.size(), 3u);
 }
 
+/// A sum of products that it sees in another order is none of a stream's: the axes of one are not
+/// those of the other.
+TEST(Partition, AStreamTakesNoSumOfPermutedProducts) {
+  for (const bool permuted : {false, true}) {
+    Graph g;
+    const NodeId q = g.input("q", DType::F32, {128, 8}), k = g.input("k", DType::F32, {8, 96}),
+                 v = g.input("v", DType::F32, {128, 8});
+    const NodeId p = g.unary(Op::Exp, matmul_node(g, q, k));
+    const Shape box{128, 96, 8}; // of which the first axis is summed
+    const NodeId product = g.binary(Op::Mul, g.expand(g.reshape(p, {128, 96, 1}), box),
+                                    g.expand(g.reshape(v, {128, 1, 8}), box));
+    g.outputs = {permuted ? g.reduce(Op::ReduceSum, g.permute(product, {1, 0, 2}), {1})
+                          : g.reduce(Op::ReduceSum, product, {0})};
+    const Graph whole = prepare_outputs(ir::without_dead_code(g));
+    const GraphFacts facts(whole);
+    const StreamingRules rules{.in_memory = false};
+    const Partition partition = partition_greedily(facts, true, &rules);
+    EXPECT_EQ(std::ranges::count(partition.groups, GroupKind::Stream, &Group::kind),
+              permuted ? 0 : 1);
+    verify(build_regions(facts, partition, kernel::Target{}), whole);
+  }
+}
+
 /// The streams among a GPU's kernels of softmax-like sums of `places` scores of f32 in each row.
 std::ptrdiff_t streams_on_gpu(const Expr& rows, const Expr& places, const Expr& depth = 64,
                               std::int64_t memory_bytes = 0) {
