@@ -192,14 +192,17 @@ private:
   }
 
   /// Whether the value is nothing but sums in fewer bits, for which nobody else asks: their kernel
-  /// then writes fewer bytes, at no cost.
+  /// then writes fewer bytes, at no cost. Sums of no products that fit a cache may as well go on in
+  /// the kernel that reads them.
   bool narrows_sums(NodeId id) const {
     const ir::Node& node = graph_[id];
     if (node.op != Op::Cast)
       return false;
     const NodeId sums = facts_.view(node.inputs[0]).base;
-    return stored_[sums] && graph_[sums].op == Op::ReduceSum && facts_.uses(sums).size() == 1 &&
-           size_of(node.dtype) < size_of(graph_[sums].dtype) &&
+    const double bytes = elements_of(node.shape) * static_cast<double>(size_of(graph_[sums].dtype));
+    return stored_[sums] && graph_[sums].op == Op::ReduceSum &&
+           (facts_.product_of(sums) != ir::kNoNode || bytes > kCachedBytes) &&
+           facts_.uses(sums).size() == 1 && size_of(node.dtype) < size_of(graph_[sums].dtype) &&
            elements_of(graph_[sums].shape) == elements_of(node.shape);
   }
 

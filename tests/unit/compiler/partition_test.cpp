@@ -357,6 +357,22 @@ TEST(Partition, SumsThatAreOnlyReadInFewerBitsAreStoredSo) {
   EXPECT_EQ(s.graph[product.members.back().node].dtype, DType::BF16);
 }
 
+// A sum over windows, which is no product: its results are rounded by its kernel where they do not
+// fit a cache.
+TEST(Partition, LargeSumsThatAreOnlyReadInFewerBitsAreStoredSo) {
+  for (const std::int64_t rows : {64, 4096}) {
+    Graph g;
+    const NodeId x = g.input("x", DType::F32, {rows, 128, 4});
+    const NodeId y = g.cast(g.cast(g.reduce(Op::ReduceSum, x, {2}), DType::BF16), DType::F32);
+    g.outputs = {softmax_node(g, y)};
+    const Split s = split(g);
+    std::size_t rounded = 0;
+    for (NodeId id = 0; id < s.graph.size(); ++id)
+      rounded += s.partition.stored[id] && s.graph[id].dtype == DType::BF16;
+    EXPECT_EQ(rounded, rows == 4096 ? 1u : 0u);
+  }
+}
+
 TEST(Partition, OpByOpWhenFusionIsOff) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1000});
