@@ -1,5 +1,6 @@
 #include "compiler/axis_orders.h"
 
+#include "compiler/labels.h"
 #include "compiler/views.h"
 #include "egret/passes.h"
 
@@ -23,24 +24,6 @@ constexpr double kOfReduction = 1, kOfSeveralAxes = 0.25, kOfFixedOrder = 1, kOf
                  kOfWindows = 0.5;
 /// Elements beside each other that make an innermost axis, at the least.
 constexpr std::int64_t kLeastRow = 16;
-
-/// Numbers, some of which turn out to stand for the same thing.
-class Classes {
-public:
-  int make() {
-    parent_.push_back(int(parent_.size()));
-    return parent_.back();
-  }
-  int find(int x) const {
-    while (parent_[std::size_t(x)] != x)
-      x = parent_[std::size_t(x)];
-    return x;
-  }
-  void join(int a, int b) { parent_[std::size_t(find(a))] = find(b); }
-
-private:
-  std::vector<int> parent_;
-};
 
 bool is_reduction(const Node& node) {
   return info_of(node.op).cls == OpClass::Reduce;
@@ -370,7 +353,7 @@ private:
   const Graph& graph_;
   GraphFacts facts_;
   const double least_elements_;
-  Classes labels_, values_;
+  Labels labels_, values_;
   std::vector<std::vector<int>> axes_;         ///< by node and dim: the label
   std::vector<int> value_;                     ///< by node: nodes that are joined have one
   std::map<int, std::vector<NodeId>> members_; ///< by value

@@ -103,6 +103,17 @@ bool may_merge(const Region& region, int x) {
   return true;
 }
 
+/// Puts a map over another box, its expressions being change(expression).
+template <class Change>
+void rewrite(IndexMap& map, const Shape& box, const Change& change) {
+  map.dims = box;
+  for (Expr& c : map.coords)
+    c = change(c);
+  for (Hole& hole : map.holes)
+    for (Guard& g : hole.valid)
+      g = {change(g.value), change(g.lo), change(g.hi)};
+}
+
 /// Replaces two neighbouring variables of a box by one.
 struct Renaming {
   int place;
@@ -121,14 +132,7 @@ struct Renaming {
       return Expr::axis(v.axis_number() - 1, box[v.axis_number() - 1]);
     });
   }
-  void apply(IndexMap& map) const {
-    map.dims = box;
-    for (Expr& c : map.coords)
-      c = (*this)(c);
-    for (Hole& hole : map.holes)
-      for (Guard& g : hole.valid)
-        g = {(*this)(g.value), (*this)(g.lo), (*this)(g.hi)};
-  }
+  void apply(IndexMap& map) const { rewrite(map, box, *this); }
 };
 
 Shape extents(const Region& region, const std::vector<int>& axes) {
@@ -203,14 +207,7 @@ struct Splitting {
       return Expr::axis(v.axis_number() + 1, box[v.axis_number() + 1]);
     });
   }
-  void apply(IndexMap& map) const {
-    map.dims = box;
-    for (Expr& c : map.coords)
-      c = (*this)(c);
-    for (Hole& hole : map.holes)
-      for (Guard& g : hole.valid)
-        g = {(*this)(g.value), (*this)(g.lo), (*this)(g.hi)};
-  }
+  void apply(IndexMap& map) const { rewrite(map, box, *this); }
 };
 
 void add_axis(std::vector<int>& axes, int x) {

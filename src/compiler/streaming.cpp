@@ -1,6 +1,7 @@
 #include "compiler/streaming.h"
 
 #include "compiler/inlining.h"
+#include "compiler/labels.h"
 #include "compiler/views.h"
 
 #include <algorithm>
@@ -17,24 +18,6 @@ using ir::NodeId;
 namespace {
 
 constexpr int kNoLabel = -1;
-
-/// Numbers that stand for axes, some of which turn out to be the same.
-class Labels {
-public:
-  int make() {
-    parent_.push_back(int(parent_.size()));
-    return parent_.back();
-  }
-  int find(int label) const {
-    while (parent_[std::size_t(label)] != label)
-      label = parent_[std::size_t(label)];
-    return label;
-  }
-  void join(int a, int b) { parent_[std::size_t(find(a))] = find(b); }
-
-private:
-  std::vector<int> parent_;
-};
 
 /// What sums over a box of products.
 struct Sink {
