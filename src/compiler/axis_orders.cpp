@@ -183,7 +183,7 @@ private:
         vote_of_reader(input, id);
   }
 
-  /// What is computed from slices or pieces of a value, or with axes of it joined, goes along its
+  /// What is computed from slices of a value, or with axes of it joined, goes along its
   /// own last axis.
   void vote_of_reader(NodeId operand, NodeId reader) {
     const View& view = facts_.view(operand);

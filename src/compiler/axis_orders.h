@@ -15,7 +15,7 @@ namespace egret::compiler {
 ///
 /// - reductions of one axis for that axis;
 /// - inputs and outputs of the graph, and gathers, scans and sorts, for the order that they have;
-/// - what is computed from pieces of them, or from joined axes, for its own last axis;
+/// - what is computed from slices of them, or from joined axes, for its own last axis;
 /// - what is read by overlapping windows, and what is made of it, for the order of each other.
 ///
 /// An axis of a few elements is none of them. On GPUs only, and of values of at least so many

@@ -272,20 +272,20 @@ private:
     const NodeId id = widened(made);
     // The conversion is decided with the value: a kernel that stored what it widens would write,
     // and products would read, twice the bytes.
-    Cone cone = cones_[made];
-    cone.flops += id == made ? 0 : 1;
-    cone.flops_by_use += id == made ? 0 : 1;
+    const Cone& cone = cones_[made];
+    const double widening = id == made ? 0 : 1, flops = cone.flops + widening,
+                 flops_by_use = cone.flops_by_use + widening;
     const auto& uses = facts_.uses(id);
     if (uses.empty() || !may_inline(made))
       return false;
     if (fuse_ && only_widens(made) && is_float_of_16_bits(graph_[made].inputs[0]))
       return true;
-    if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
+    if (cone.large.empty() && cone.small.empty() && flops <= kCheapLeafFlops)
       return true;
     if (fuse_ && is_of_indices(made) && pays_to_recompute(made, id))
       return true;
     // A scatter that sees how its index is bounded knows which updates never meet.
-    if (fuse_ && bounds_.contains(made) && cone.flops <= kCheapFlops)
+    if (fuse_ && bounds_.contains(made) && flops <= kCheapFlops)
       return true;
     if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_sums(made))
       return false;
@@ -307,17 +307,17 @@ private:
           elements_of(graph_[id].shape) * static_cast<double>(size_of(graph_[id].dtype));
       const double times =
           std::max(repeats(id), bytes <= kCachedBytes ? static_cast<double>(products) : 1);
-      return cone.large.size() <= 1 && times * cone.flops_by_use <= kCheapFlops;
+      return cone.large.size() <= 1 && times * flops_by_use <= kCheapFlops;
     }
     const NodeId reader = *readers.begin();
     if (facts_.is_product(reader))
-      return cone.flops <= kPrologueFlops && !cone.ends_reduction;
+      return flops <= kPrologueFlops && !cone.ends_reduction;
     if (info_of(graph_[reader].op).cls == OpClass::Scatter && uses[0].operand == 0)
       return false;
     if (choices_.concatenated_in_place && graph_[reader].op == Op::Select &&
         is_concatenation(graph_[reader]) && pays_in_concatenation(made, id, reader))
       return true;
-    return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
+    return repeats(id) <= 1 || repeats(id) * flops <= kCheapFlops || flops <= 1;
   }
 
   /// Whether a product that reads the value as `id` makes it so often that matrix units wait for

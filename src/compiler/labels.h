@@ -15,14 +15,16 @@ public:
   }
   /// The one that stands for all of its class.
   int find(int label) const {
-    while (parent_[std::size_t(label)] != label)
-      label = parent_[std::size_t(label)];
+    while (parent_[std::size_t(label)] != label) {
+      int& up = parent_[std::size_t(label)];
+      label = up = parent_[std::size_t(up)]; // path halving
+    }
     return label;
   }
   void join(int a, int b) { parent_[std::size_t(find(a))] = find(b); }
 
 private:
-  std::vector<int> parent_;
+  mutable std::vector<int> parent_; ///< shortened by find()
 };
 
 } // namespace egret::compiler

@@ -49,8 +49,8 @@ public:
   } ///< it or a view of it is a graph output
   /// By dim of the node's box: can the value differ along it? (False along expanded dims.)
   const std::vector<bool>& depends(ir::NodeId id) const { return depends_[id]; }
-  /// For a sum of products whose factors share the summed axes and each have axes of their own: the
-  /// product's node; else kNoNode.
+  /// For a sum of products whose factors each have axes of their own: the product's node; else
+  /// kNoNode. Along each summed axis one factor varies at least.
   ir::NodeId product_of(ir::NodeId reduce) const { return product_[reduce]; }
   bool is_product(ir::NodeId id) const { return is_product_[id]; }
 

@@ -357,16 +357,26 @@ Tensor irfftn(const Complex& a, std::optional<std::int64_t> n, const Axes& axes,
   return irfft(along_all(a, list, norm, true, "irfftn"), n, last, norm);
 }
 
-Tensor frequencies(std::int64_t n, double distance) {
+namespace {
+
+void check_samples(std::int64_t n, double distance, const char* who) {
   if (n < 1)
-    fail(ErrorKind::Value, "frequencies: of {} samples; there is at least one", n);
+    fail(ErrorKind::Value, "{}: of {} samples; there is at least one", who, n);
+  if (distance == 0 || !std::isfinite(distance))
+    fail(ErrorKind::Value, "{}: samples {} apart; it must be a finite number, and not 0", who,
+         distance);
+}
+
+} // namespace
+
+Tensor frequencies(std::int64_t n, double distance) {
+  check_samples(n, distance, "frequencies");
   const Tensor k = positions(n);
   return where(k < (n + 1) / 2, k, k - n).to(DType::F32) *
          (1 / (static_cast<double>(n) * distance));
 }
 Tensor real_frequencies(std::int64_t n, double distance) {
-  if (n < 1)
-    fail(ErrorKind::Value, "real_frequencies: of {} samples; there is at least one", n);
+  check_samples(n, distance, "real_frequencies");
   return positions(n / 2 + 1).to(DType::F32) * (1 / (static_cast<double>(n) * distance));
 }
 

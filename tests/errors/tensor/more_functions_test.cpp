@@ -39,6 +39,11 @@ TEST(MoreMessages, FourierTransforms) {
        [] { fourier::rfftn(x23, std::vector<std::int64_t>{}); }},
       {ErrorKind::Value, "frequencies: of 0 samples; there is at least one",
        [] { fourier::frequencies(0); }},
+      {ErrorKind::Value, "frequencies: samples 0 apart; it must be a finite number, and not 0",
+       [] { fourier::frequencies(8, 0); }},
+      {ErrorKind::Value,
+       "real_frequencies: samples inf apart; it must be a finite number, and not 0",
+       [] { fourier::real_frequencies(8, std::numeric_limits<double>::infinity()); }},
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "egret/compile.h"
 #include "egret/effort.h"
+#include "egret/functional/fourier.h"
 #include "egret/grad.h"
 #include "runtime/runtime.h"
 #include "support/files.h"
@@ -384,6 +385,22 @@ TEST(Text, ValuesShapesAndCuts) {
   EXPECT_EQ(to_string(scalar(0.1)), "0.1 f32[]");
   EXPECT_EQ(to_string(Tensor()), "tensor(empty)");
   EXPECT_NE(to_string(arange(5000)).find("0, 1, 2, ..., 4997, 4998, 4999"), std::string::npos);
+}
+
+TEST(Functions, FrequenciesAreThoseOfTheTransformsInTheirOrder) {
+  EXPECT_EQ(fourier::frequencies(5, 0.5).to_vector(), (Floats{0, 0.4F, 0.8F, -0.8F, -0.4F}));
+  EXPECT_EQ(fourier::frequencies(4).to_vector(), (Floats{0, 0.25F, -0.5F, -0.25F}));
+  EXPECT_EQ(fourier::real_frequencies(5).to_vector(), (Floats{0, 0.2F, 0.4F}));
+  EXPECT_EQ(fourier::real_frequencies(4, 0.25).to_vector(), (Floats{0, 1, 2}));
+}
+
+TEST(Functions, ComplexNumbersHaveSizesAndAngles) {
+  const fourier::Complex z{tensor(Floats{3, 0, -1}), tensor(Floats{4, 2, 0})};
+  EXPECT_EQ(fourier::abs(z).to_vector(), (Floats{5, 2, 1}));
+  const auto angles = fourier::angle(z).to_vector();
+  EXPECT_NEAR(angles[0], std::atan2(4.0, 3.0), 1e-6);
+  EXPECT_NEAR(angles[1], 1.5707963, 1e-6);
+  EXPECT_NEAR(angles[2], 3.1415927, 1e-6);
 }
 
 } // namespace
