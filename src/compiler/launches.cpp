@@ -2,7 +2,7 @@
 
 #include "compiler/prepare_outputs.h"
 #include "compiler/reaches.h"
-#include "kernel/picks.h"
+#include "kernel/label_terms.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
       return false;
   }
   // Nor may it read the one term of a sum where that lies, when the row has been stored.
-  const kernel::Region picked = kernel::with_picks(region, kernel::PickBy::Load);
+  const kernel::Region picked = kernel::with_label_gathers(region);
   for (const kernel::Stage& stage : picked.stages)
     for (const kernel::Load& load : stage.loads)
       if (load.source == kernel::Source::Operand && load.number == operand &&

@@ -7,7 +7,7 @@
 #include "compiler/search/machine.h"
 #include "compiler/streaming.h"
 #include "kernel/families.h"
-#include "kernel/picks.h"
+#include "kernel/label_terms.h"
 #include "kernel/slices.h"
 #include "kernel/stream_form.h"
 

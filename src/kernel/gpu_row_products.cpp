@@ -8,8 +8,8 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_wgmma.h"
 #include "kernel/knobs.h"
+#include "kernel/label_terms.h"
 #include "kernel/pass_states.h"
-#include "kernel/picks.h"
 #include "kernel/stream_form.h"
 
 #include <algorithm>
@@ -139,7 +139,7 @@ struct Found {
 };
 
 Found find(const Region& region, const Target& target) {
-  Found found{with_picks(region, PickBy::Sum), {}, ""};
+  Found found{with_label_sums(region), {}, ""};
   FoundStream stream = find_stream(found.region);
   found.reason = stream.reason;
   found.form = std::move(stream.form);

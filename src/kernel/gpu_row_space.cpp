@@ -4,8 +4,8 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_row_facts.h"
 #include "kernel/gpu_row_time.h"
+#include "kernel/label_terms.h"
 #include "kernel/passes.h"
-#include "kernel/picks.h"
 
 #include <algorithm>
 #include <array>
@@ -34,7 +34,7 @@ constexpr double kAlike = 1.05;
 class RowProposals {
 public:
   RowProposals(const Region& region, const RowFacts& facts, const Target& target)
-      : r_(region), f_(facts), target_(target), picked_(with_picks(region, PickBy::Load)),
+      : r_(region), f_(facts), target_(target), picked_(with_label_gathers(region)),
         together_(picked_, Online::Scaled), spreads_(picked_, Online::Spreads),
         lanes_(gpu_lanes(region, facts.inner, target.vector_bytes)) {
     const Expr count = f_.vectors(region, lanes_);

@@ -13,9 +13,9 @@
 #include "kernel/gpu_row_space.h"
 #include "kernel/gpu_row_time.h"
 #include "kernel/knobs.h"
+#include "kernel/label_terms.h"
 #include "kernel/pass_states.h"
 #include "kernel/passes.h"
-#include "kernel/picks.h"
 
 #include <fmt/format.h>
 
@@ -511,7 +511,7 @@ public:
     if (auto why = refused_settings(schedule, target, kGpuRowsKnobs); !why.empty())
       return {false, {}, why};
     const auto online = Online(schedule.knob("online", 0));
-    const Region region = online != Online::No ? with_picks(whole, PickBy::Load) : whole;
+    const Region region = online != Online::No ? with_label_gathers(whole) : whole;
     RowFacts f(region, online);
     if (!f.passes.reason.empty())
       return {false, {}, f.passes.reason};

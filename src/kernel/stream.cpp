@@ -8,8 +8,8 @@
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
+#include "kernel/label_terms.h"
 #include "kernel/nest.h"
-#include "kernel/picks.h"
 #include "kernel/stream_blocks.h"
 #include "kernel/stream_rows.h"
 #include "support/fail.h"
@@ -734,7 +734,7 @@ private:
 
 /// The region without what would make sums wait for others.
 Region in_few_passes(const Region& region, StreamTakes takes) {
-  return prepared_for_stream(with_picks(region, PickBy::Sum), takes);
+  return prepared_for_stream(with_label_sums(region), takes);
 }
 
 class StreamGenerator : public Generator {

@@ -2,7 +2,7 @@
 
 #include "kernel/contraction_tiles.h"
 #include "kernel/knobs.h"
-#include "kernel/picks.h"
+#include "kernel/label_terms.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
@@ -54,7 +54,7 @@ bool stored_pairs_take_less(const Region& given, const Target& target) {
   constexpr double kStoredScore = 20, kMostBytes = 128e6;
   if (target.unit(FragmentLayout::Tiles, DType::BF16) != nullptr)
     return false; // which streams take
-  const Region region = prepared_for_stream(with_picks(given, PickBy::Sum), StreamTakes::Vectors);
+  const Region region = prepared_for_stream(with_label_sums(given), StreamTakes::Vectors);
   const FoundStream found = find_stream(region, StreamTakes::Vectors);
   const StreamForm& form = found.form;
   if (!found.ok || !stream_refused(form).empty() || !form.bounds.empty()) // these skip tiles

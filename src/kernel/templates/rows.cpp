@@ -7,8 +7,8 @@
 // @split_reduce: few rows, with much to sum, are cut into so many parts.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
+#include "kernel/label_terms.h"
 #include "kernel/map_axes.h"
-#include "kernel/picks.h"
 #include "kernel/reduce_axes.h"
 #include "kernel/templates/sweeps.h"
 #include "kernel/templates/template.h"
@@ -136,7 +136,7 @@ protected:
     const auto online = Online(schedule.knob("online", 0));
     Built built;
     if (online != Online::No)
-      built.region = with_picks(whole, PickBy::Load);
+      built.region = with_label_gathers(whole);
     const Region& region = built.region ? *built.region : whole;
     const ReduceAxes axes(region, online);
     built.reason = axes.passes.reason;

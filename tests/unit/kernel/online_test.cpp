@@ -8,8 +8,8 @@
 #include "compiler/streaming.h"
 #include "egret/passes.h"
 #include "kernel/families.h"
+#include "kernel/label_terms.h"
 #include "kernel/passes.h"
-#include "kernel/picks.h"
 #include "support/null_device.h"
 #include "support/region_runner.h"
 #include "support/targets.h"
@@ -330,7 +330,7 @@ TEST(Picks, LeaveSumsThatHaveMoreTerms) {
     f.g.outputs = {make(f), f.g.reduce(Op::ReduceMax, f.wide_, {1})};
     int changed = 0;
     for (const kernel::Region& region : testing::regions_of(f.g, testing::test_gpu())) {
-      const kernel::Region picked = kernel::with_picks(region, kernel::PickBy::Load);
+      const kernel::Region picked = kernel::with_label_gathers(region);
       kernel::verify(picked);
       changed += hash_of(picked) != hash_of(region);
     }

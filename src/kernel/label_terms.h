@@ -7,20 +7,19 @@
 
 namespace egret::kernel {
 
-/// How the one term is found. Load: its operands are read at the place itself, behind all passes.
-/// Sum: what the term is made of is summed, so that it need not be in memory.
-enum class PickBy : std::uint8_t { Load, Sum };
-
 /// The region without sums over an axis j of select(label == j, term, 0), or of products with
 /// (label == j) as a number: the term at the label takes their place, or 0 where the label is no
-/// place. A product with 0 is NaN where a factor is not finite; that is kept, by a sum of what the
-/// factors are made of times 0. By sums, what is of a row leaves a sum of differences, too: that of
-/// x - m over n places is sum(x) - n m. Sums that are not understood stay, and so does the last
-/// reduction.
-Region with_picks(const Region& region, PickBy how);
+/// place. Its operands are read at the label itself, behind all passes (a gather). A product with 0
+/// is NaN where a factor is not finite; that is kept, by a sum of what the factors are made of
+/// times 0. Sums that are not understood stay, and so does the last reduction.
+Region with_label_gathers(const Region& region);
+
+/// The same by sums of what the term is made of, so that it need not be in memory. What is of a row
+/// leaves a sum of differences, too: that of x - m over n places is sum(x) - n m.
+Region with_label_sums(const Region& region);
 
 /// Which sums go along with what they depend on so that a region of `passes` passes needs the
-/// fewest, after with_picks(region, PickBy::Load): No where that saves none.
+/// fewest, after with_label_gathers(region): No where that saves none.
 Online fewest_passes(const Region& region, int passes);
 
 /// Whether a region that sums over products (stream_form.h) needs each element of them once: one

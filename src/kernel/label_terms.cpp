@@ -1,4 +1,4 @@
-#include "kernel/picks.h"
+#include "kernel/label_terms.h"
 
 #include "kernel/analysis.h"
 
@@ -16,9 +16,12 @@ using ValueKind = BodyValue::Kind;
 /// A value of a stage's body.
 using At = std::pair<int, int>;
 
-class Picker {
+/// How the one term is found.
+enum class LabelBy : std::uint8_t { Load, Sum };
+
+class LabelTerm {
 public:
-  Picker(const Region& region, int sum, PickBy how)
+  LabelTerm(const Region& region, int sum, LabelBy how)
       : r_(region), sum_(sum), how_(how), s_(region.stages[std::size_t(sum)]) {}
 
   /// The stages that take the sum's place, the last one being its result; nothing when the sum is
@@ -32,13 +35,13 @@ public:
     if (body(root).dtype != DType::F32)
       return std::nullopt;
     if (!find_hit(root))
-      return how_ == PickBy::Sum ? without_row_values(root) : std::nullopt;
+      return how_ == LabelBy::Sum ? without_row_values(root) : std::nullopt;
     for (const At& factor : factors_)
       if (!find_leaves(factor, true))
         return std::nullopt;
-    if (how_ == PickBy::Sum && chosen_ && (!factors_.empty() || !find_leaves(*chosen_, false)))
+    if (how_ == LabelBy::Sum && chosen_ && (!factors_.empty() || !find_leaves(*chosen_, false)))
       return std::nullopt;
-    return how_ == PickBy::Sum ? by_sums(root) : by_loads(root);
+    return how_ == LabelBy::Sum ? by_sums(root) : by_loads(root);
   }
 
 private:
@@ -489,7 +492,7 @@ private:
 
   const Region& r_;
   int sum_;
-  PickBy how_;
+  LabelBy how_;
   const Stage& s_;
   int axis_ = -1;
   std::optional<At> label_, chosen_; ///< chosen_: what a condition lets through
@@ -520,16 +523,14 @@ bool reads(const Region& region, const Stage& stage) {
   });
 }
 
-} // namespace
-
-Region with_picks(const Region& region, PickBy how) {
+Region with_label_terms(const Region& region, LabelBy how) {
   Region out = region;
   const auto reductions = [&] {
     return std::count_if(out.stages.begin(), out.stages.end(),
                          [](const Stage& s) { return s.kind == StageKind::Reduce; });
   };
   for (int s = 0; s < int(out.stages.size()); ++s) {
-    auto stages = Picker(out, s, how).run();
+    auto stages = LabelTerm(out, s, how).run();
     // An output in an operand's memory may be written before the operand is read at the label.
     if (!stages || (stages->size() == 1 && reductions() == 1) || reads(out, stages->back()))
       continue;
@@ -540,12 +541,22 @@ Region with_picks(const Region& region, PickBy how) {
   return out;
 }
 
+} // namespace
+
+Region with_label_gathers(const Region& region) {
+  return with_label_terms(region, LabelBy::Load);
+}
+
+Region with_label_sums(const Region& region) {
+  return with_label_terms(region, LabelBy::Sum);
+}
+
 Online fewest_passes(const Region& region, int passes) {
   Online best = Online::No;
   for (Online online : {Online::Scaled, Online::Spreads}) {
     if (passes < 2)
       break;
-    const Passes together = plan_passes(with_picks(region, PickBy::Load), false, online);
+    const Passes together = plan_passes(with_label_gathers(region), false, online);
     if (together.reason.empty() && together.count < passes) {
       passes = together.count;
       best = online;
@@ -555,7 +566,7 @@ Online fewest_passes(const Region& region, int passes) {
 }
 
 bool is_one_pass(const Region& region) {
-  const FoundStream found = find_stream(with_picks(region, PickBy::Sum), StreamTakes::Vectors);
+  const FoundStream found = find_stream(with_label_sums(region), StreamTakes::Vectors);
   return found.ok && found.form.passes == 1 && found.form.sums.empty() &&
          found.form.products.size() == 1;
 }
