@@ -5,6 +5,7 @@
 #include "compiler/batching.h"
 #include "compiler/builders.h"
 #include "compiler/canonical.h"
+#include "compiler/centered_sums.h"
 #include "compiler/chains.h"
 #include "compiler/fuse_column_reductions.h"
 #include "compiler/join_scatters.h"
@@ -303,6 +304,8 @@ constexpr std::array kPasses = {
        nullptr, [](C& c) { c.graph = rejoin_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",
        nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"centered-sums", Phase::Graph, "deviations from a mean leave sums over its axes: they add up to 0",
+       nullptr, [](C& c) { c.graph = without_centered_sums(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",
        nullptr, [](C& c) { c.graph = with_attention_delta(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"placed-products", Phase::Graph, "products that windows place and add become one sum of products",

@@ -1,0 +1,222 @@
+#include "compiler/factors.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace egret::compiler {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+
+namespace {
+
+/// The axis of what a sum adds up.
+constexpr int kSummed = -2;
+
+} // namespace
+
+bool is_sum(const Node& node) {
+  return node.op == Op::ReduceSum && node.dtype == DType::F32;
+}
+
+std::set<int> summed_axes(const Node& reduce) {
+  return {reduce.attrs.axes.begin(), reduce.attrs.axes.end()};
+}
+
+std::vector<int> own_axes(const Graph& graph, NodeId id) {
+  std::vector<int> axis;
+  for (std::size_t i = 0; i < graph[id].shape.size(); ++i)
+    axis.push_back(is_unit(graph[id].shape[i]) ? -1 : int(i));
+  return axis;
+}
+
+bool Leaf::depends(const std::set<int>& axes) const {
+  return std::any_of(axis.begin(), axis.end(), [&](int a) { return axes.contains(a); });
+}
+
+bool FactorReader::read(NodeId id, const std::vector<int>& axis, bool divides,
+          std::vector<Leaf>& leaves) const {
+  const View& view = facts_.view(id);
+  const Node& node = graph_[view.base];
+  if (!view.map.is_total() || node.dtype != DType::F32)
+    return false;
+  std::vector<int> below;
+  for (std::size_t j = 0; j < view.map.coords.size(); ++j) {
+    const int dim = plain_axis(view.map.coords[j]);
+    if (dim == kNotPlain || (dim == kZeroAxis && !is_unit(node.shape[j])))
+      return false;
+    below.push_back(dim == kZeroAxis ? -1 : axis[std::size_t(dim)]);
+    if (below.back() >= 0 && std::count(below.begin(), below.end(), below.back()) > 1)
+      return false; // a diagonal
+  }
+  const auto both = [&](bool second_divides) {
+    return read(node.inputs[0], below, divides, leaves) &&
+           read(node.inputs[1], below, second_divides, leaves);
+  };
+  if (node.op == Op::Mul)
+    return both(divides);
+  if (node.op == Op::Div)
+    return both(!divides);
+  if (node.op == Op::StopGradient)
+    return read(node.inputs[0], below, divides, leaves);
+  if (node.op == Op::Select && is_guard_of_exponentials(node))
+    return read(node.inputs[2], below, divides, leaves);
+  leaves.push_back({view.base, std::move(below), divides});
+  return true;
+}
+
+bool FactorReader::is_sum_of_exponentials(NodeId id) const {
+  const Node& sum = graph_[id];
+  if (!is_sum(sum))
+    return false;
+  const Node& exp = graph_[sum.inputs[0]];
+  if (exp.op != Op::Exp || exp.dtype != DType::F32)
+    return false;
+  for (const int a : summed_axes(sum))
+    if (exp.shape[std::size_t(a)].lower() < 1)
+      return false;
+  const Node& difference = graph_[exp.inputs[0]];
+  if (difference.op != Op::Add)
+    return false;
+  for (std::size_t k : {0u, 1u})
+    if (is_minus_maximum(difference.inputs[k], difference.inputs[1 - k], sum.attrs.axes))
+      return true;
+  return false;
+}
+
+bool FactorReader::is_guard_of_exponentials(const Node& node) const {
+  const Node& test = graph_[facts_.view(node.inputs[0]).base];
+  const auto is_zero = [&](NodeId id) { return value_of(id) == 0.0; };
+  return facts_.view(node.inputs[0]).map.is_identity() && test.op == Op::Eq &&
+         ((test.inputs[0] == node.inputs[2] && is_zero(test.inputs[1])) ||
+          (test.inputs[1] == node.inputs[2] && is_zero(test.inputs[0]))) &&
+         is_sum_of_exponentials(facts_.view(node.inputs[2]).base);
+}
+
+std::optional<double> FactorReader::value_of(NodeId id) const {
+  const Node& node = graph_[facts_.view(id).base];
+  if (node.op != Op::Constant || !is_float(node.dtype))
+    return std::nullopt;
+  return node.attrs.value.as_double();
+}
+
+bool FactorReader::is_minus_maximum(NodeId id, NodeId x, const std::vector<std::int64_t>& axes) const {
+  const Node& mul = graph_[id];
+  if (mul.op != Op::Mul)
+    return false;
+  for (std::size_t k : {0u, 1u}) {
+    if (value_of(mul.inputs[1 - k]) != -1.0)
+      continue;
+    IndexMap map = facts_.view(mul.inputs[k]).map;
+    NodeId base = facts_.view(mul.inputs[k]).base;
+    while (graph_[base].op == Op::StopGradient) {
+      const View& next = facts_.view(graph_[base].inputs[0]);
+      map = compose(map, next.map);
+      base = next.base;
+    }
+    const Node& top = graph_[base];
+    if (top.op != Op::ReduceMax || top.inputs[0] != x || top.attrs.axes != axes ||
+        !map.is_total())
+      continue;
+    std::size_t dim = 0;
+    bool same_row = true;
+    for (std::size_t a = 0; a < graph_[x].shape.size(); ++a) {
+      if (std::find(axes.begin(), axes.end(), std::int64_t(a)) != axes.end())
+        continue;
+      const int at = plain_axis(map.coords[dim++]);
+      same_row = same_row && (at == int(a) || (at == kZeroAxis && is_unit(graph_[x].shape[a])));
+    }
+    if (same_row)
+      return true;
+  }
+  return false;
+}
+
+bool FactorReader::is_deviation(const Leaf& factor, const std::set<int>& over,
+                                NodeId* mean) const {
+  const Node& add = graph_[factor.base];
+  if (add.op != Op::Add || factor.divides)
+    return false;
+  for (const int a : over) // each axis once, all of it
+    if (std::count(factor.axis.begin(), factor.axis.end(), a) != 1)
+      return false;
+  return is_minus_mean(add.inputs[1], add.inputs[0], factor.axis, over, mean) ||
+         is_minus_mean(add.inputs[0], add.inputs[1], factor.axis, over, mean);
+}
+
+bool FactorReader::is_spread(NodeId sum, NodeId mean) const {
+  std::vector<Leaf> leaves;
+  const NodeId term = graph_[sum].inputs[0];
+  NodeId found = ir::kNoNode;
+  return is_sum(graph_[sum]) && read(term, own_axes(graph_, term), false, leaves) &&
+         leaves.size() == 2 && leaves[0] == leaves[1] &&
+         is_deviation(leaves[0], summed_axes(graph_[sum]), &found) && found == mean;
+}
+
+bool FactorReader::is_minus_mean(NodeId m, NodeId x, const std::vector<int>& axis,
+                                 const std::set<int>& over, NodeId* mean) const {
+  std::vector<Leaf> leaves;
+  if (!read(m, axis, false, leaves))
+    return false;
+  double factor = 1;
+  const Leaf* sum = nullptr;
+  for (const Leaf& l : leaves) {
+    if (const auto number = value_of(l.base)) {
+      factor = l.divides ? factor / *number : factor * *number;
+    } else {
+      if (sum || l.divides || !is_sum(graph_[l.base]))
+        return false;
+      sum = &l;
+    }
+  }
+  if (!sum)
+    return false;
+  // The sum is of x over these axes, and along the others each element is its own row's.
+  const NodeId operand = graph_[sum->base].inputs[0];
+  const std::set<int> summed = summed_axes(graph_[sum->base]);
+  std::vector<int> of_sum;
+  std::size_t kept = 0;
+  for (std::size_t dim = 0; dim < graph_[operand].shape.size(); ++dim)
+    of_sum.push_back(summed.contains(int(dim)) ? kSummed : sum->axis[kept++]);
+  const auto its = seen(operand, of_sum), mine = seen(x, axis);
+  if (!its || !mine || its->base != mine->base)
+    return false;
+  double count = 1;
+  for (std::size_t dim = 0; dim < mine->axis.size(); ++dim) {
+    const Expr& extent = graph_[mine->base].shape[dim];
+    const int at = mine->axis[dim];
+    if (is_unit(extent))
+      continue;
+    if (its->axis[dim] != (at >= 0 && over.contains(at) ? kSummed : at))
+      return false;
+    if (its->axis[dim] != kSummed)
+      continue;
+    if (!extent.is_constant())
+      return false;
+    count *= double(extent.value());
+  }
+  constexpr double kRounding = 1e-6; // of a factor in f32
+  if (std::abs(factor * count + 1) >= kRounding)
+    return false;
+  if (mean)
+    *mean = sum->base;
+  return true;
+}
+
+std::optional<Leaf> FactorReader::seen(NodeId id, const std::vector<int>& axis) const {
+  const View& view = facts_.view(id);
+  if (!view.map.is_total())
+    return std::nullopt;
+  Leaf leaf{view.base, {}, false};
+  for (std::size_t dim = 0; dim < view.map.coords.size(); ++dim) {
+    const int at = plain_axis(view.map.coords[dim]);
+    const Expr& extent = graph_[view.base].shape[dim];
+    if (!is_unit(extent) && (at < 0 || !(graph_[id].shape[std::size_t(at)] == extent)))
+      return std::nullopt;
+    leaf.axis.push_back(at < 0 ? -1 : axis[std::size_t(at)]);
+  }
+  return leaf;
+}
+
+} // namespace egret::compiler

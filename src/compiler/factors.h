@@ -1,0 +1,62 @@
+// The factors of what sums add up, each with the axes of the sum along which it lies.
+#pragma once
+
+#include "compiler/views.h"
+
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace egret::compiler {
+
+/// Whether a node is a sum of f32.
+bool is_sum(const ir::Node& node);
+std::set<int> summed_axes(const ir::Node& reduce);
+/// The dims of a value as axes of a box of its own; -1 for those of size 1.
+std::vector<int> own_axes(const ir::Graph& graph, ir::NodeId id);
+
+/// A factor of a term: by dim of its base, the axis of the term's box, or -1 for dims of size 1.
+struct Leaf {
+  ir::NodeId base = ir::kNoNode;
+  std::vector<int> axis;
+  bool divides = false;
+
+  bool depends(const std::set<int>& axes) const;
+  friend bool operator==(const Leaf&, const Leaf&) = default;
+};
+
+class FactorReader {
+public:
+  explicit FactorReader(const GraphFacts& facts) : facts_(facts), graph_(facts.graph()) {}
+
+  /// Adds the factors of a value whose dims are these axes; false when a factor is seen through
+  /// anything but plain axes.
+  bool read(ir::NodeId id, const std::vector<int>& axis, bool divides,
+            std::vector<Leaf>& leaves) const;
+  /// A sum of exp(x - m) over axes along which m is the largest x: at least 1, or NaN.
+  bool is_sum_of_exponentials(ir::NodeId id) const;
+  /// Whether a factor is x + m, m being minus the mean of x over just these axes, which it has once
+  /// each. `mean`, if it is not null, becomes the sum for it.
+  bool is_deviation(const Leaf& factor, const std::set<int>& over,
+                    ir::NodeId* mean = nullptr) const;
+  /// Whether a sum adds up the squares of deviations from the mean that `mean` is the sum for.
+  bool is_spread(ir::NodeId sum, ir::NodeId mean) const;
+  /// The number that all elements of a value are, of a float type.
+  std::optional<double> value_of(ir::NodeId id) const;
+
+private:
+  /// select(l == 0, something, l) where l cannot be 0, as gradients of quotients have it.
+  bool is_guard_of_exponentials(const ir::Node& node) const;
+  /// Whether a value is -max(x) over the axes, of the same row.
+  bool is_minus_maximum(ir::NodeId id, ir::NodeId x, const std::vector<std::int64_t>& axes) const;
+
+  bool is_minus_mean(ir::NodeId m, ir::NodeId x, const std::vector<int>& axis,
+                     const std::set<int>& over, ir::NodeId* mean) const;
+  /// A value whose dims are these axes, by the dims of its base, all of which it has.
+  std::optional<Leaf> seen(ir::NodeId id, const std::vector<int>& axis) const;
+
+  const GraphFacts& facts_;
+  const ir::Graph& graph_;
+};
+
+} // namespace egret::compiler
