@@ -1,5 +1,6 @@
 #include "compiler/join.h"
 
+#include "compiler/factors.h"
 #include "compiler/split_slices.h"
 #include "compiler/views.h"
 #include "support/fail.h"
@@ -37,20 +38,83 @@ double arrays_along_rows(const GraphFacts& facts, const std::vector<std::vector<
   return std::max<double>(1, static_cast<double>(arrays.size()));
 }
 
-/// A reduction kernel may also store values of every point it visits only if it goes row by row
-/// (the reduced axes innermost, and enough rows, or rows of few enough elements of all arrays, to
-/// keep every worker busy) or, where the target's kernels do, column by column: these share columns
-/// of known number and depth among workers.
-bool may_store_points(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
-                      const Group& g, bool by_columns) {
-  constexpr double kEnoughRows = 64, kShortRow = 65536;
-  if (g.axes.empty())
-    return false;
-  if (!g.reduced.back())
-    return by_columns && std::all_of(g.axes.begin(), g.axes.end(),
-                                     [](const Expr& extent) { return extent.is_constant(); });
-  return extent_of(g, false) >= kEnoughRows ||
-         extent_of(g, true) * arrays_along_rows(facts, reads, g) <= kShortRow;
+/// Whether the arrays of a group's points lie in memory along axes that it reduces: whether their
+/// rows are what it sums. By its own order of axes where no array of all points says so.
+bool sums_rows(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+               const Group& g) {
+  double rows = 0, columns = 0;
+  const double points = extent_of(g, false) * extent_of(g, true);
+  for (const Member& m : g.members)
+    for (const Read& read : reads[m.node]) {
+      const Shape& shape = facts.graph()[read.base].shape;
+      std::size_t last = shape.size();
+      while (last > 0 && is_unit(shape[last - 1]))
+        --last;
+      if (last == 0 || read.indirect || 2 * elements_of(shape) < points)
+        continue;
+      const int p = plain_axis(read.map.coords[last - 1]);
+      if (const int axis = p < 0 ? -1 : m.frame[std::size_t(p)]; axis >= 0)
+        (g.reduced[std::size_t(axis)] ? rows : columns) +=
+            double(size_of(facts.graph()[read.base].dtype));
+    }
+  return rows + columns == 0 ? bool(g.reduced.back()) : rows > columns;
+}
+
+/// Which loops of a reduction's group keep every worker busy: those over rows of memory, or over
+/// columns where the target's kernels do, if there are enough of these, or if they are short by the
+/// elements of all arrays that a worker goes through.
+enum class Lines : std::uint8_t { Rows, Columns, FewRows, FewColumns };
+
+Lines lines_of(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads, const Group& g,
+               bool by_columns) {
+  constexpr double kEnoughRows = 64, kEnoughColumns = 2048, kShort = 65536, kColumnsOfWorker = 8;
+  const double line = extent_of(g, true) * arrays_along_rows(facts, reads, g);
+  if (by_columns ? !sums_rows(facts, reads, g) : !g.reduced.back())
+    return extent_of(g, false) >= kEnoughColumns || line * kColumnsOfWorker <= kShort
+               ? Lines::Columns
+               : Lines::FewColumns;
+  return extent_of(g, false) >= kEnoughRows || line <= kShort ? Lines::Rows : Lines::FewRows;
+}
+
+/// A reduction kernel may also store values of every point it visits only if that keeps every
+/// worker busy. Workers share what is longer for its sums alone, in a kernel before the one that
+/// goes through all points.
+bool may_store_points(const Group& g, Lines lines, bool by_columns) {
+  return lines == Lines::Rows || (lines == Lines::Columns && by_columns &&
+                                  std::all_of(g.axes.begin(), g.axes.end(), [](const Expr& extent) {
+                                    return extent.is_constant();
+                                  }));
+}
+
+/// Whether a sum of the group waits for another one, but for spreads, which go along with their
+/// means.
+bool has_sums_that_wait(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+                        const Group& g) {
+  const auto reduces = [&](NodeId id) {
+    return info_of(facts.graph()[id].op).cls == OpClass::Reduce;
+  };
+  std::set<NodeId> members;
+  for (const Member& m : g.members)
+    members.insert(m.node);
+  const FactorReader factors(facts);
+  for (const NodeId sum : members) {
+    if (!reduces(sum))
+      continue;
+    std::vector<NodeId> waiting{sum}; // it, and maps that it reads
+    while (!waiting.empty()) {
+      const NodeId reader = waiting.back();
+      waiting.pop_back();
+      for (const Read& read : reads[reader]) {
+        if (!members.contains(read.base))
+          continue;
+        if (!reduces(read.base))
+          waiting.push_back(read.base);
+        else if (!factors.is_spread(sum, read.base))
+          return true;
+      }
+    }
+  }
+  return false;
 }
 
 /// Correspondence of the consumer's axes to the producer's.
@@ -169,7 +233,13 @@ std::string objection(const GraphFacts& facts, const std::vector<std::vector<Rea
   if (g.flops > kLargestKernel)
     return "the kernel's code would be too large";
   std::size_t parallel = std::count(g.reduced.begin(), g.reduced.end(), false);
-  const bool points = g.kind != GroupKind::Reduce || may_store_points(facts, reads, g, by_columns);
+  bool points = true;
+  if (g.kind == GroupKind::Reduce) {
+    const Lines lines = g.axes.empty() ? Lines::FewRows : lines_of(facts, reads, g, by_columns);
+    points = may_store_points(g, lines, by_columns);
+    if (by_columns && lines == Lines::FewColumns && has_sums_that_wait(facts, reads, g))
+      return "few long columns are shared by blocks, a sum at a time";
+  }
   for (const Member& m : g.members) {
     std::vector<bool> has(g.axes.size(), false);
     for (int a : m.frame)

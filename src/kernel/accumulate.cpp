@@ -45,6 +45,13 @@ State Accumulator::identity(int lanes) {
   return {v, b_.constant(Scalar::of(place_, std::int64_t(0)), lanes)};
 }
 
+State Accumulator::identity_of_columns(int lanes) {
+  State state = identity(lanes);
+  if (is_spread())
+    state[2] = b_.constant(Scalar::of(dtype_, 0.0));
+  return state;
+}
+
 State Accumulator::choose(ValueId condition, const State& yes, const State& no) {
   State out;
   for (std::size_t i = 0; i < yes.size(); ++i)
@@ -113,10 +120,11 @@ ValueId Accumulator::multiply_add(ValueId a, ValueId b, ValueId c) {
 
 State Accumulator::add_deviation(const State& state, ValueId x) {
   const ValueId minus = number(-1, x);
-  const ValueId count = b_.apply(Op::Add, dtype_, {state[2], number(1, x)});
+  const ValueId count = b_.apply(Op::Add, dtype_, {state[2], number(1, state[2])});
   const ValueId before = multiply_add(state[1], minus, x);
-  const ValueId mean =
-      b_.apply(Op::Add, dtype_, {state[1], b_.apply(Op::Div, dtype_, {before, count})});
+  // One division for all lanes where they share their count.
+  const ValueId share = b_.apply(Op::Div, dtype_, {number(1, count), count});
+  const ValueId mean = multiply_add(before, share, state[1]);
   return {multiply_add(before, multiply_add(mean, minus, x), state[0]), mean, count};
 }
 
@@ -130,6 +138,28 @@ State Accumulator::merge_spreads(const State& a, const State& b) {
   const ValueId more = times(times(apart, share), times(apart, a[2]));
   return {b_.apply(Op::Add, dtype_, {b_.apply(Op::Add, dtype_, {a[0], b[0]}), more}),
           multiply_add(apart, share, a[1]), count};
+}
+
+State Accumulator::merge_all_spreads(const State& first, std::span<const State> more) {
+  const auto times = [&](ValueId x, ValueId y) { return b_.apply(Op::Mul, dtype_, {x, y}); };
+  ValueId count = first[2], sum = first[0], apart = number(0, first[1]);
+  for (const State& s : more) {
+    count = b_.apply(Op::Add, dtype_, {count, s[2]});
+    apart = multiply_add(multiply_add(first[1], number(-1, first[1]), s[1]), s[2], apart);
+  }
+  const ValueId share = b_.apply(
+      Op::Div, dtype_, {number(1, count), b_.apply(Op::Max, dtype_, {count, number(1, count)})});
+  const ValueId mean = multiply_add(apart, share, first[1]);
+  const auto add = [&](const State& s) {
+    const ValueId d = multiply_add(mean, number(-1, mean), s[1]);
+    sum = multiply_add(times(d, s[2]), d, sum);
+  };
+  add(first);
+  for (const State& s : more) {
+    sum = b_.apply(Op::Add, dtype_, {sum, s[0]});
+    add(s);
+  }
+  return {sum, mean, count};
 }
 
 State Accumulator::all_spreads(const State& state, const std::function<ValueId(ValueId)>& sum) {
@@ -157,6 +187,18 @@ State Accumulator::merge(const State& a, const State& b) {
   if (monoid_ != Monoid::ArgMax)
     return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};
   return choose(better(b, a, true), b, a);
+}
+
+State Accumulator::merge_all(const State& first, std::span<const State> more,
+                             std::span<const std::vector<Guard>> masks) {
+  if (is_spread() && !more.empty()) // of no points where nothing was loaded
+    return merge_all_spreads(first, more);
+  State all = first;
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    const State both = merge(all, more[i]);
+    all = monoid_ == Monoid::Sum ? both : keep(masks[i], both, all);
+  }
+  return all;
 }
 
 State Accumulator::across_lanes(const State& state) {
@@ -290,12 +332,13 @@ State load_state(ProgramBuilder& b, const std::vector<int>& buffers, const Expr&
 void store_state(ProgramBuilder& b, const std::vector<int>& buffers, const Expr& offset,
                  const State& state, const std::vector<Guard>& mask) {
   for (std::size_t i = 0; i < state.size(); ++i)
-    b.store(buffers[i], offset, state[i], mask);
+    b.store(buffers[i], offset, b.splat(state[i], b.type_of(state[0]).lanes), mask);
 }
 
 StateVariables::StateVariables(ProgramBuilder& builder, const State& initial) : b_(&builder) {
   for (ValueId part : initial) {
     variables_.push_back(b_->variable(b_->type_of(part)));
+    lanes_.push_back(b_->type_of(part).lanes);
     b_->set(variables_.back(), part);
   }
 }
@@ -309,7 +352,7 @@ State StateVariables::read() const {
 
 void StateVariables::write(const State& next) const {
   for (std::size_t i = 0; i < next.size(); ++i)
-    b_->set(variables_[i], next[i]);
+    b_->set(variables_[i], lanes_[i] == 1 ? b_->extract(next[i], 0) : next[i]);
 }
 
 Running identities(Emitter& emitter, const std::vector<int>& stages, const Arithmetic& arithmetic,

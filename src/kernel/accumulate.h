@@ -6,6 +6,7 @@
 #include "kernel/target.h"
 
 #include <functional>
+#include <span>
 
 namespace egret::kernel {
 
@@ -27,6 +28,9 @@ public:
               const Expr& places);
 
   State identity(int lanes);
+  /// The same where each lane is a result of its own, of as many points: one number is the count of
+  /// a spread in all lanes.
+  State identity_of_columns(int lanes);
   /// `state` with the yield's value at the point. With `check_mask`, lanes outside of the point's
   /// mask change nothing; else they may.
   State add(const State& state, const Point& point, const Expr& place, bool check_mask);
@@ -36,6 +40,10 @@ public:
   State keep(const std::vector<Guard>& mask, const State& next, const State& state);
   /// Both combined. Of equal values, argmax takes the one whose place is lower.
   State merge(const State& a, const State& b);
+  /// A state with those of `more` that are there, in order: masked loads of states (load_state)
+  /// where a mask does not hold.
+  State merge_all(const State& first, std::span<const State> more,
+                  std::span<const std::vector<Guard>> masks);
   /// The combination of all lanes.
   State across_lanes(const State& state);
   /// The combination over groups of `threads` threads of a GPU's block, of states of one lane.
@@ -70,6 +78,8 @@ private:
   bool is_spread() const { return mean_ >= 0; }
   State add_deviation(const State& state, ValueId x);
   State merge_spreads(const State& a, const State& b);
+  /// Many: their mean first, then what each of them is apart from it.
+  State merge_all_spreads(const State& first, std::span<const State> more);
   /// All of several spreads, `sum` adding up what each of them has.
   State all_spreads(const State& state, const std::function<ValueId(ValueId)>& sum);
   ValueId multiply_add(ValueId a, ValueId b, ValueId c);
@@ -98,11 +108,13 @@ class StateVariables {
 public:
   StateVariables(ProgramBuilder& builder, const State& initial);
   State read() const;
+  /// A part that had one lane at first keeps one: all lanes of `next` have the same there.
   void write(const State& next) const;
 
 private:
   ProgramBuilder* b_;
   std::vector<VarId> variables_;
+  std::vector<int> lanes_;
 };
 
 /// The states of all reductions of a pass: [reduction][yield].

@@ -79,7 +79,6 @@ const Generator& loops_generator();
 const Generator& gpu_points_generator();
 const Generator& gpu_window_sums_generator();
 const Generator& gpu_rows_generator();
-const Generator& gpu_columns_generator();
 /// Reductions across the contiguous axis, as schedule trees.
 const Generator& reduction_threads_generator();
 

@@ -14,13 +14,23 @@ std::span<const Generator* const> generators(const Target& target) {
       &stream_generator(),  &reduction_generator(),   &rows_generator(),
       &columns_generator(), &scans_generator(),       &sort_generator(),
       &scatter_generator(), &generic_generator(),     &loops_generator()};
-  static const std::array gpu{
-      &batch_generator(),           &elementwise_generator(), &gpu_points_generator(),
-      &gpu_window_sums_generator(), &gpu_ring_generator(),    &gpu_skinny_generator(),
-      &gpu_contraction_generator(), &gpu_stream_generator(),  &gpu_row_products_generator(),
-      &gpu_rows_generator(),        &gpu_columns_generator(), &reduction_threads_generator(),
-      &gpu_scans_generator(),       &gpu_sort_generator(),    &gpu_scatter_generator(),
-      &generic_generator(),         &gpu_library_generator(), &loops_generator()};
+  static const std::array gpu{&batch_generator(),
+                              &elementwise_generator(),
+                              &gpu_points_generator(),
+                              &gpu_window_sums_generator(),
+                              &gpu_ring_generator(),
+                              &gpu_skinny_generator(),
+                              &gpu_contraction_generator(),
+                              &gpu_stream_generator(),
+                              &gpu_row_products_generator(),
+                              &gpu_rows_generator(),
+                              &reduction_threads_generator(),
+                              &gpu_scans_generator(),
+                              &gpu_sort_generator(),
+                              &gpu_scatter_generator(),
+                              &generic_generator(),
+                              &gpu_library_generator(),
+                              &loops_generator()};
   return target.is_gpu() ? std::span<const Generator* const>(gpu)
                          : std::span<const Generator* const>(list);
 }

@@ -65,6 +65,7 @@ private:
   /// What all threads have of a sum, in each of them: by shuffles of neighbours, or through shared
   /// memory.
   void combine_threads(Sums& s, const Here& h, std::vector<State>& states);
+  std::vector<std::vector<int>> scratch(const Sums& s, std::int64_t elements);
   void combine_apart(Sums& s, const Sharers& sharers, const Here& h, std::vector<State>& states);
   /// The sums at a node, of the parts that all blocks have made of them.
   void recall(Sums& parts, const Tree& t, const Here& h);
@@ -107,7 +108,7 @@ private:
   int counter_ = -1;                      ///< of the barriers of the grid
   std::map<const Tree*, Sums*> recalled_; ///< sums whose parts are all there
   Expr place_, parts_;                    ///< of these: their number, and how many each has
-  std::map<const Tree*, std::vector<std::vector<int>>> scratch_; ///< by yield
+  std::map<std::pair<DType, std::int64_t>, std::vector<int>> scratch_; ///< by type and elements
 };
 
 } // namespace egret::kernel::loops

@@ -143,7 +143,28 @@ void GpuWriter::combine_threads(Sums& s, const Here& h, std::vector<State>& stat
     states[y] = s.accumulators[y].across_threads(states[y], h.width);
 }
 
-/// From the first to the last; of many, each thread combines some neighbours first.
+/// Shared memory for states of the sums, one buffer for each of their parts. Sums are combined one
+/// after the other, between barriers, so all use the same.
+std::vector<std::vector<int>> GpuWriter::scratch(const Sums& s, std::int64_t elements) {
+  std::vector<std::vector<int>> buffers;
+  std::map<std::pair<DType, std::int64_t>, std::size_t> taken;
+  for (const Accumulator& sum : s.accumulators) {
+    buffers.emplace_back();
+    for (const Type& t : sum.types(1)) {
+      std::vector<int>& pool = scratch_[{t.dtype, elements}];
+      const std::size_t next = taken[{t.dtype, elements}]++;
+      if (next == pool.size())
+        pool.push_back(
+            b_.shared(fmt::format("shared{}_{}", name_of(t.dtype), next), t.dtype, elements));
+      buffers.back().push_back(pool[next]);
+    }
+  }
+  return buffers;
+}
+
+/// From the first to the last. Where there are many, each thread combines some neighbours for one
+/// result at a time, so that the threads read what lies side by side, and then fewer do what these
+/// left.
 void GpuWriter::combine_apart(Sums& s, const Sharers& sharers, const Here& h,
                               std::vector<State>& states) {
   std::int64_t results = 1;
@@ -160,53 +181,67 @@ void GpuWriter::combine_apart(Sums& s, const Sharers& sharers, const Here& h,
   const int sharing = h.width, lanes = s.lanes;
   if (sharing == 1)
     return;
-  auto [held, fresh] = scratch_.try_emplace(s.node);
-  if (fresh)
-    for (std::size_t y = 0; y < states.size(); ++y) {
-      held->second.emplace_back();
-      for (const Type& t : s.accumulators[y].types(1))
-        held->second.back().push_back(
-            b_.shared(fmt::format("shared{}_{}_{}", s.stage, y, held->second.back().size()),
-                      t.dtype, std::int64_t(threads_) * lanes));
-    }
-  const std::vector<std::vector<int>>& buffers = held->second;
+  const std::vector<std::vector<int>> buffers = scratch(s, std::int64_t(threads_) * lanes);
+  // What each thread has: those of one result, then those of the next, lie apart by this.
+  const Expr row(results * lanes), thread(thread_variable(threads_));
   const auto place = [&](const Expr& number) {
     const Expr at = (own + spread(number, gaps)) * Expr(lanes);
     return lanes > 1 ? at + lane_variable(lanes) : at;
   };
-  const auto save = [&](const std::vector<State>& values, const std::vector<Guard>& mask) {
-    for (std::size_t y = 0; y < values.size(); ++y)
-      store_state(b_, buffers[y], place(h.thread), values[y], mask);
-  };
-  const auto neighbours = [&](const Expr& first, int count) {
+  const auto merged = [&](int count, int width, const std::function<Expr(int)>& at,
+                          const std::function<std::vector<Guard>(int)>& there) {
     std::vector<State> all;
-    for (int i = 0; i < count; ++i) {
-      const std::vector<Guard> mask = unproved({{first + Expr(i), Expr(0), Expr(sharing)}});
-      for (std::size_t y = 0; y < states.size(); ++y) {
-        Accumulator& sum = s.accumulators[y];
-        const State part = load_state(b_, buffers[y], place(first + Expr(i)), lanes, mask);
-        if (i == 0)
-          all.push_back(part);
-        else
-          all[y] = sum.keep(mask, sum.merge(all[y], part), all[y]);
+    for (std::size_t y = 0; y < states.size(); ++y) {
+      const State first = load_state(b_, buffers[y], at(0), width);
+      std::vector<State> more;
+      std::vector<std::vector<Guard>> masks;
+      for (int i = 1; i < count; ++i) {
+        masks.push_back(unproved(there(i)));
+        more.push_back(load_state(b_, buffers[y], at(i), width, masks.back()));
       }
+      all.push_back(s.accumulators[y].merge_all(first, more, masks));
     }
     return all;
   };
-  save(states, {});
-  int parts = sharing;
-  if (sharing > kInTurn) {
-    int each = 2;
-    while (each * each < sharing)
-      each *= 2;
-    b_.barrier();
-    const std::vector<State> mine = neighbours(h.thread * Expr(each), each);
-    parts = (sharing + each - 1) / each;
-    b_.barrier();
-    save(mine, {{h.thread, Expr(0), Expr(parts)}});
-  }
+  const auto save = [&](const std::vector<State>& values, const Expr& at,
+                        const std::vector<Guard>& mask) {
+    for (std::size_t y = 0; y < values.size(); ++y)
+      store_state(b_, buffers[y], at, values[y], mask);
+  };
+  save(states, place(h.thread), {});
   b_.barrier();
-  states = neighbours(Expr(0), parts);
+  int left = sharing;
+  const bool side_by_side = std::ranges::all_of(
+      sharers.results, [&](const Tree* t) { return threads_inside(*t) < results; });
+  const bool in_turn = left <= kInTurn || !side_by_side || sharing < lanes;
+  while (left > 1 && !in_turn) {
+    const int groups = std::min(sharing / lanes, (left + kInTurn - 1) / kInTurn);
+    const int each = (left + groups - 1) / groups;
+    const Expr group = floordiv(thread, row), first = group * Expr(each);
+    const std::vector<Guard> works{{group, Expr(0), Expr(groups)}};
+    std::vector<StateVariables> mine;
+    for (Accumulator& sum : s.accumulators)
+      mine.emplace_back(b_, sum.identity(1));
+    b_.when(works, [&] {
+      const std::vector<State> some = merged(
+          each, 1, [&](int i) { return (first + Expr(i)) * row + floormod(thread, row); },
+          [&](int i) {
+            return left % each == 0 ? std::vector<Guard>{}
+                                    : std::vector<Guard>{{first + Expr(i), Expr(0), Expr(left)}};
+          });
+      for (std::size_t y = 0; y < some.size(); ++y)
+        mine[y].write(some[y]);
+    });
+    b_.barrier();
+    std::vector<State> some;
+    for (const StateVariables& m : mine)
+      some.push_back(m.read());
+    save(some, thread, works);
+    b_.barrier();
+    left = (left + each - 1) / each;
+  }
+  states = merged(
+      left, lanes, [&](int i) { return place(Expr(i)); }, [](int) { return std::vector<Guard>{}; });
   b_.barrier();
 }
 
@@ -311,20 +346,20 @@ void GpuWriter::recall(Sums& parts, const Tree& t, const Here& h) {
     const Expr rounds((turns + batch - 1) / batch);
     b_.loop(Expr(0), rounds, Expr(1), rounds, Bind::Serial,
             [&, lanes = lanes, offset = offset](const Expr& round) {
+              std::vector<std::vector<State>> loaded(sums.size());
+              std::vector<std::vector<Guard>> masks;
               for (std::int64_t i = 0; i < batch; ++i) {
                 const Expr number = (round * Expr(batch) + Expr(i)) * Expr(in.width) + in.thread;
-                const std::vector<Guard> there = unproved({{number, Expr(0), parts_}});
+                masks.push_back(unproved({{number, Expr(0), parts_}}));
                 std::vector<Guard> mask = exists;
-                mask.insert(mask.end(), there.begin(), there.end());
-                for (std::size_t y = 0; y < sums.size(); ++y) {
-                  const State before = sums[y].read();
-                  const State part = load_state(
+                mask.insert(mask.end(), masks.back().begin(), masks.back().end());
+                for (std::size_t y = 0; y < sums.size(); ++y)
+                  loaded[y].push_back(load_state(
                       b_, parts.buffers[y],
-                      (place_ * parts_ + number) * parts.box.elements() + offset, lanes, mask);
-                  sums[y].write(all.accumulators[y].keep(
-                      there, all.accumulators[y].merge(before, part), before));
-                }
+                      (place_ * parts_ + number) * parts.box.elements() + offset, lanes, mask));
               }
+              for (std::size_t y = 0; y < sums.size(); ++y)
+                sums[y].write(all.accumulators[y].merge_all(sums[y].read(), loaded[y], masks));
             });
     std::vector<State> states;
     for (const StateVariables& s : sums)

@@ -6,6 +6,7 @@
 #include "kernel/loops/paths.h"
 
 #include <map>
+#include <set>
 
 namespace egret::kernel::loops {
 
@@ -15,8 +16,12 @@ struct OnlineSums {
   std::map<int, int> maxima; ///< of sums of exp(x - m) y, the maximum m of x: as it grows, the sum
                              ///< is rescaled (is_scaled_by)
   std::map<int, int> means;  ///< of sums of (x - mean)^2, the sum for the mean (is_spread_of)
+  /// Of the same: maps of the sum for the mean by which its body reads it. A running mean takes
+  /// their place.
+  std::map<int, std::set<int>> between;
 
   bool contains(int stage, int source) const;
+  bool goes_between(int stage, int map) const;
 };
 OnlineSums online_sums(const Region& region, const std::vector<Path>& paths);
 

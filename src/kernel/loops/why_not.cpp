@@ -332,7 +332,7 @@ private:
     for (int reader : computed_with(r_, paths_, s))
       for (const Load& l : r_.stages[std::size_t(reader)].loads)
         if (l.source == Source::Stage && !paths_[std::size_t(l.number)].empty() &&
-            !complete(l.number, reader, s))
+            !online_.goes_between(s, l.number) && !complete(l.number, reader, s))
           return false;
     return true;
   }

@@ -281,7 +281,7 @@ void Writer::sums(const Tree& t, const Here& h) {
       std::vector<State> empty;
       const int lanes = s.in_memory ? state_at(s, p).first : s.lanes;
       for (Accumulator& a : s.accumulators)
-        empty.push_back(a.identity(lanes));
+        empty.push_back(s.checks || s.in_memory ? a.identity(lanes) : a.identity_of_columns(lanes));
       for (s.copy = 0; s.copy < s.copies; ++s.copy)
         write_sums(s, p, empty);
       s.copy = 0;

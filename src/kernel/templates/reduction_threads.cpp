@@ -7,8 +7,10 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/label_terms.h"
 #include "kernel/map_axes.h"
 #include "kernel/passes.h"
+#include "kernel/templates/column_time.h"
 #include "kernel/templates/sweeps.h"
 #include "kernel/templates/template.h"
 
@@ -24,11 +26,11 @@ namespace {
 
 using loops::TreePtr;
 
-constexpr Knob kThreadKnobs[] = {{"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}};
+constexpr char kName[] = "reduction_threads";
+constexpr Knob kThreadKnobs[] = {
+    {"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}, {"online", 0, 2}};
 /// Terms of a thread's part at the least, and blocks that share a result at the most.
 constexpr std::int64_t kLeastTerms = 8, kMostBlocks = 512;
-/// Threads of a multiprocessor that the parts are for.
-constexpr std::int64_t kThreadsOfCore = 1024;
 
 /// How the terms of a result are dealt out along one reduced axis.
 struct TermDigits {
@@ -43,9 +45,16 @@ struct Columns {
   std::string reason;
 };
 
-Columns columns_of(const Region& region) {
+/// Whether spreads are best made in the pass of their means: where that leaves fewer passes. Of
+/// sums that their maximum scales no threads combine parts here.
+Online online_of(const Region& region, const Passes& passes) {
+  const Online online = fewest_passes(region, passes.count);
+  return online == Online::Spreads ? online : Online::No;
+}
+
+Columns columns_of(const Region& region, Online online = Online::No) {
   Columns columns;
-  columns.passes = plan_passes(region);
+  columns.passes = plan_passes(region, false, online);
   columns.reason = columns.passes.reason;
   if (!columns.reason.empty())
     return columns;
@@ -57,7 +66,7 @@ Columns columns_of(const Region& region) {
 
 class ReductionThreadsTemplate : public Template {
 public:
-  std::string name() const override { return "reduction_threads"; }
+  std::string name() const override { return kName; }
 
 protected:
   std::string refuses(const Region& region) const override { return columns_of(region).reason; }
@@ -70,6 +79,40 @@ protected:
 
   std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
     const Columns c = columns_of(region);
+    std::vector<Schedule> out = proposals_of(region, c, target);
+    const Online online = online_of(region, c.passes);
+    if (online == Online::No)
+      return out;
+    const Region picked = with_label_gathers(region);
+    const Columns together = columns_of(picked, online);
+    std::vector<Schedule> more = proposals_of(picked, together, target);
+    for (Schedule& s : more)
+      s.knobs["online"] = std::int64_t(online);
+    // One pass reads all once, and blocks can share it.
+    out.insert(together.passes.count == 1 ? out.begin() : out.end(), more.begin(), more.end());
+    return out;
+  }
+
+  Built build(const Region& whole, const Schedule& schedule, const Target& target) const override {
+    const auto online = Online(schedule.knob("online", 0));
+    if (online == Online::No)
+      return build_of(whole, columns_of(whole), schedule, target);
+    Built built;
+    built.region = with_label_gathers(whole);
+    const Columns c = columns_of(*built.region, online);
+    built.reason = c.reason;
+    if (built.reason.empty() && c.passes.count >= columns_of(whole).passes.count)
+      built.reason = "no sum goes along with its mean";
+    if (!built.reason.empty())
+      return built;
+    Built tree = build_of(*built.region, c, schedule, target);
+    tree.region = std::move(built.region);
+    return tree;
+  }
+
+private:
+  static std::vector<Schedule> proposals_of(const Region& region, const Columns& c,
+                                            const Target& target) {
     const int lanes = gpu_lanes(region, c.axis, target.vector_bytes);
     const std::int64_t width = about(region.axes[std::size_t(c.axis)].extent);
     const Expr terms = points_of(region, c.passes.reduced);
@@ -77,10 +120,13 @@ protected:
     const std::int64_t outer =
         about(points_of(region, axes_but(c.passes.parallel, std::array{c.axis})));
     const std::int64_t bytes = widest_element(region);
-    const bool splits = c.passes.count == 1 && terms.is_constant() &&
-                        points_of(region, c.passes.parallel).is_constant();
+    const ColumnWork work = column_work(region, bytes);
+    const bool splits = terms.is_constant() && points_of(region, c.passes.parallel).is_constant();
     std::vector<Schedule> out;
-    std::vector<double> times; // of several passes where the widest blocks leave cores idle
+    // All but those of several passes, or of other reads than rows, whose widest blocks keep all
+    // multiprocessors busy.
+    std::vector<double> times;
+    const bool by_rows = reads_rows(region, c.axis);
     for (int across : {32, 16, 8, 4, 2, 1}) {
       // Threads beyond a narrow box's columns would have nothing to do.
       if (across > 1 && std::int64_t(across / 2) * lanes >= width)
@@ -93,32 +139,43 @@ protected:
         while (down > 1 && down / 2 * across >= 32 && down > depth)
           down /= 2;
         Schedule s;
-        s.generator = name();
+        s.generator = kName;
         s.knobs = {{"across", across}, {"down", down}};
         s.store_policy = gpu_store_policy(region, target);
-        const std::int64_t blocks = kThreadsOfCore / threads * target.workers;
-        const std::int64_t parts = splits ? std::min({(blocks + tiles - 1) / tiles,
-                                                      depth / (down * kLeastTerms), kMostBlocks})
-                                          : 1;
-        if (parts > 1)
-          s.split_reduce = parts;
-        fills = fills || tiles * std::max<std::int64_t>(parts, 1) >= target.workers;
+        const std::int64_t row = across * std::int64_t(lanes) * bytes;
+        const std::int64_t blocks = kThreadsOfColumns / threads * target.workers;
+        const std::int64_t most = splits ? std::min(depth / (down * kLeastTerms), kMostBlocks) : 1;
+        if (c.passes.count == 1 && !by_rows) {
+          s.split_reduce = std::max<std::int64_t>(std::min((blocks + tiles - 1) / tiles, most), 1);
+        } else if (c.passes.count == 1) {
+          for (const std::int64_t parts :
+               {blocks / tiles, blocks / tiles / 2, target.workers / tiles}) {
+            s.split_reduce = std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
+            times.push_back(column_sums_clocks({row, across * down, down}, work, tiles, depth,
+                                               s.split_reduce, target));
+            out.push_back(s);
+          }
+          continue;
+        }
+        fills = fills || tiles * s.split_reduce >= target.workers;
         if (c.passes.count != 1 && (!times.empty() || (out.empty() && tiles < blocks)))
-          times.push_back(time_of({across * std::int64_t(lanes) * bytes, across * down, down},
-                                  tiles, depth, c.passes.count, target));
+          times.push_back(column_passes_clocks({row, across * down, down}, tiles, depth,
+                                               c.passes.count, target));
         out.push_back(std::move(s));
       }
       // Wide rows of memory are read best; narrower blocks are for the multiprocessors left idle.
       if (fills && times.empty())
         break;
     }
-    return times.empty() ? out : in_order_of(std::move(out), times);
+    if (!times.empty())
+      out = in_order_of(std::move(out), times);
+    return out;
   }
 
-  Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
+  static Built build_of(const Region& region, const Columns& c, const Schedule& schedule,
+                        const Target& target) {
     if (!target.is_gpu())
       return {nullptr, "there are no threads of a block"};
-    const Columns c = columns_of(region);
     const Passes& p = c.passes;
     const std::int64_t across = schedule.knob("across", 32), down = schedule.knob("down", 8);
     if (auto why = gpu_threads_refused(across * down); !why.empty())
@@ -157,30 +214,6 @@ protected:
     return {std::move(tree), ""};
   }
 
-private:
-  /// A block: bytes of a row of memory that its threads read side by side, all of its threads, and
-  /// those that share a column.
-  struct Block {
-    std::int64_t row, threads, down;
-  };
-
-  /// Clocks of the busiest multiprocessor, roughly: what a block's threads wait for, one iteration
-  /// after the other, or else what goes through it.
-  static double time_of(const Block& block, std::int64_t tiles, std::int64_t depth, int passes,
-                        const Target& target) {
-    constexpr double kWait = 700, kMeeting = 300, kBytes = 48;
-    constexpr std::int64_t kCopies = 4, kSectorBytes = 32;
-    const auto quotient = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-    const std::int64_t blocks = quotient(tiles, target.workers);
-    const std::int64_t waves =
-        quotient(blocks, std::max<std::int64_t>(1, kThreadsOfCore / block.threads));
-    const double waits =
-        double(waves) * passes * (double(quotient(depth, block.down * kCopies)) * kWait + kMeeting);
-    const double moved = double(blocks) * double(quotient(block.row, kSectorBytes) * kSectorBytes) *
-                         double(depth) * passes / kBytes;
-    return std::max(waits, moved) + 0.3 * std::min(waits, moved);
-  }
-
   static std::vector<Schedule> in_order_of(std::vector<Schedule> schedules,
                                            const std::vector<double>& times) {
     std::vector<std::size_t> order(schedules.size());
@@ -190,13 +223,6 @@ private:
     for (const std::size_t i : order)
       sorted.push_back(std::move(schedules[i]));
     return sorted;
-  }
-
-  static std::int64_t widest_element(const Region& region) {
-    std::size_t bytes = 1;
-    for (const Operand& operand : region.operands)
-      bytes = std::max(bytes, size_of(operand.dtype));
-    return std::int64_t(bytes);
   }
 
   /// By axis, that with most terms first: threads where there are terms for them, and copies.

@@ -78,10 +78,51 @@ TEST(GpuReductions, ColumnsOfSeveralPassesAreSharedByBlocks) {
   for (const Shape& shape : {Shape{524288, 32}, Shape{3481, 9384}}) {
     const Chosen c =
         chosen_for([&](egret::Graph& g) { return var(g.tensor(shape, DType::BF16, "x"), {0}); });
-    EXPECT_EQ(c.schedule.generator, "gpu_columns") << to_string(c.schedule);
+    EXPECT_EQ(c.schedule.generator, "reduction_threads") << to_string(c.schedule);
+    EXPECT_EQ(c.schedule.knob("online", 0), 2) << to_string(c.schedule);
     EXPECT_GT(c.schedule.split_reduce, 1) << to_string(c.schedule);
     EXPECT_GE(blocks_of(c), 132) << to_string(c.schedule);
   }
+}
+
+/// Means and spreads of few columns in one pass, by threads and blocks that combine theirs; the
+/// mean is stored, too.
+TEST(GpuReductions, SpreadsOfColumnsGoAlongWithTheirMeans) {
+  egret::Graph g;
+  const Tensor x = g.tensor({1100, 24}, DType::BF16, "x");
+  Tensor m = mean(x.to(DType::F32), {0}), v = mean(square(x.to(DType::F32) - m), {0});
+  m.retrieve();
+  v.retrieve();
+  const ir::Graph graph = ir::parse_graph(g.text());
+  const auto cases =
+      testing::region_cases(graph, testing::random_inputs(graph, 1, {}), large_gpu());
+  ASSERT_EQ(cases.size(), 1u);
+  for (const char* schedule :
+       {"reduction_threads across=2 down=64 online=2 @split_reduce=4",
+        "reduction_threads across=1 down=32 copies=2 online=2 @split_reduce=17",
+        "reduction_threads across=4 down=24 copies=1 online=2",
+        "reduction_threads across=2 down=96"})
+    EXPECT_EQ(testing::check_schedule(testing::aligned_for(cases[0], large_gpu()),
+                                      testing::generator_named("reduction_threads", large_gpu()),
+                                      parse_schedule(schedule), large_gpu(), {}, true),
+              "")
+        << schedule;
+}
+
+/// What is normalized over few long columns is computed by a kernel of its own, which all
+/// multiprocessors share.
+TEST(GpuReductions, MapsBehindFewLongColumnsAreKernelsOfTheirOwn) {
+  const auto kernels = [](const Shape& shape) {
+    egret::Graph g;
+    const Tensor x = g.tensor(shape, DType::BF16, "x");
+    Tensor y = batch_norm(x.permute({0, 3, 1, 2}), {}, {}, ones({shape[3]}, DType::BF16),
+                          zeros({shape[3]}, DType::BF16), {.training = true})
+                   .permute({0, 2, 3, 1});
+    y.retrieve();
+    return testing::regions_of(ir::parse_graph(g.text()), large_gpu()).size();
+  };
+  EXPECT_EQ(kernels({32, 56, 56, 64}), 2u);
+  EXPECT_EQ(kernels({8, 7, 7, 64}), 1u);
 }
 
 TEST(GpuReductions, ColumnsOfSeveralPassesFillTheMultiprocessors) {
@@ -185,16 +226,25 @@ TEST(GpuReductions, BlocksAreNoWiderThanTheColumns) {
   EXPECT_EQ(c.schedule.knob("across", 0), 2) << "two vectors of 8 a row";
 }
 
-TEST(GpuReductions, LongRowsAndColumnsOfSeveralPassesAreSharedByBlocks) {
-  for (const auto& [shape, axis] :
-       {std::pair{Shape{2, 1 << 20}, std::int64_t(1)}, {Shape{1 << 20, 8}, std::int64_t(0)}}) {
-    const Chosen c = chosen_for([&](egret::Graph& g) {
-      const Tensor x = g.tensor(shape, DType::F32, "x"), d = x - mean(x, {axis}, true);
-      return sum(d * d * d, {axis});
-    });
-    EXPECT_GE(blocks_of(c), 64) << to_string(c.schedule);
-    EXPECT_TRUE(c.program.launch.resident) << "blocks wait for each other between the passes";
-  }
+TEST(GpuReductions, LongRowsOfSeveralPassesAreSharedByBlocks) {
+  const Chosen c = chosen_for([&](egret::Graph& g) {
+    const Tensor x = g.tensor({2, 1 << 20}, DType::F32, "x"), d = x - mean(x, {1}, true);
+    return sum(d * d * d, {1});
+  });
+  EXPECT_GE(blocks_of(c), 64) << to_string(c.schedule);
+  EXPECT_TRUE(c.program.launch.resident) << "blocks wait for each other between the passes";
+}
+
+/// Sums that wait for each other are shared by blocks in a kernel each.
+TEST(GpuReductions, FewLongColumnsOfSeveralPassesAreKernelsOfTheirOwn) {
+  egret::Graph g;
+  const Tensor x = g.tensor({1 << 20, 8}, DType::F32, "x"), d = x - mean(x, {0}, true);
+  Tensor y = sum(d * d * d, {0});
+  y.retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(g.text()), large_gpu());
+  ASSERT_EQ(regions.size(), 2u);
+  for (const Region& region : regions)
+    EXPECT_GE(blocks_of(lower_greedily(region, large_gpu())), 64);
 }
 
 TEST(GpuReductions, FewTermsAreOfOneThread) {
