@@ -5,6 +5,7 @@
 #include "egret/passes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,8 +21,8 @@ namespace {
 
 constexpr int kNoLabel = -1;
 // Votes for an innermost axis, by byte of the value.
-constexpr double kOfReduction = 1, kOfSeveralAxes = 0.25, kOfFixedOrder = 1, kOfReader = 1,
-                 kOfWindows = 0.5;
+constexpr double kOfReduction = 1, kOfSeveralAxes = 0.1, kOfFixedOrder = 1, kOfReader = 1,
+                 kOfWindows = 0.5, kOfConvolution = 1;
 /// Elements beside each other that make an innermost axis, at the least.
 constexpr std::int64_t kLeastRow = 16;
 
@@ -176,8 +177,8 @@ private:
         vote_for_own_order(facts_.view(input).base);
       return;
     }
-    if (is_reduction(node) && facts_.product_of(id) == ir::kNoNode)
-      vote_of_reduction(id);
+    if (is_reduction(node))
+      facts_.product_of(id) == ir::kNoNode ? vote_of_reduction(id) : vote_of_product(id);
     if (is_elementwise(node.op) && !facts_.is_product(id))
       for (const NodeId input : node.inputs)
         vote_of_reader(input, id);
@@ -216,10 +217,19 @@ private:
                        [](const Expr& at) { return variables_of(at).size() > 1; });
   }
 
+  /// Whether a view has each element of its base once.
+  bool reads_each_once(NodeId operand) const {
+    const View& view = facts_.view(operand);
+    return view.map.is_total() &&
+           elements_of(graph_[operand].shape) == elements_of(graph_[view.base].shape);
+  }
+
   void vote_of_reduction(NodeId id) {
     const Node& node = graph_[id];
     const NodeId operand = node.inputs[0], base = facts_.view(operand).base;
-    if (has_windows(operand)) {
+    // Groups of an axis, as those of channels, are no rows: of the others the last one is.
+    const bool groups = has_windows(operand) && reads_each_once(operand);
+    if (has_windows(operand) && !groups) {
       windows_.emplace_back(base, id);
       return;
     }
@@ -231,7 +241,128 @@ private:
       if (const int axis = axis_of(operand, dim); axis >= 0 && is_summed(node, std::size_t(axis)))
         summed.push_back(dim);
     if (!summed.empty())
-      add_vote(base, summed.back(), summed.size() == 1 ? kOfReduction : kOfSeveralAxes);
+      add_vote(base, summed.back(), summed.size() == 1 || groups ? kOfReduction : kOfSeveralAxes);
+  }
+
+  /// A sum of products over windows of a factor (a convolution) reads them best where what it sums
+  /// beside the windows lies along memory, and stores its results so for the next one. By 16 bits:
+  /// units multiply those as they lie, others on their way through registers.
+  void vote_of_product(NodeId id) {
+    const NodeId product = facts_.product_of(id);
+    for (const NodeId factor : graph_[product].inputs) {
+      const NodeId base = facts_.view(factor).base;
+      if (stored_bytes(base) != 2)
+        continue;
+      if (!has_windows(factor)) {
+        vote_for_alignment(factor, id);
+        products_.emplace_back(factor, id);
+      }
+      if (!sums_windows(factor, graph_[id]))
+        continue;
+      std::set<int> of_factor; // axes of the box
+      for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim) {
+        const Expr& at = facts_.view(factor).map.coords[dim];
+        for (const int axis : axes_of(at))
+          of_factor.insert(axis);
+        if (const int axis = axis_of(factor, dim);
+            axis >= 0 && is_summed(graph_[id], std::size_t(axis)) && is_free(base)) {
+          add_vote(base, dim, kOfConvolution);
+          read_.insert(values_.find(value_[base]));
+        }
+      }
+      std::size_t kept = 0;
+      for (std::size_t axis = 0; axis < graph_[product].shape.size(); ++axis) {
+        if (is_summed(graph_[id], axis))
+          continue;
+        if (!of_factor.contains(int(axis)) && !is_unit(graph_[product].shape[axis])) {
+          add_vote(id, kept, kOfConvolution);
+          read_.insert(values_.find(value_[id]));
+        }
+        ++kept;
+      }
+    }
+  }
+
+  /// Rows of a factor that do not begin at multiples of what is copied at once are copied to where
+  /// they do. Its other axes vote for themselves if rows of them would.
+  void vote_for_alignment(NodeId factor, NodeId sum) {
+    const NodeId base = facts_.view(factor).base;
+    if (!is_free(base))
+      return;
+    std::vector<int> axis;
+    for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim) {
+      axis.push_back(is_unit(graph_[base].shape[dim]) ? kNoLabel : axis_of(factor, dim));
+      if (!is_unit(graph_[base].shape[dim]) && axis.back() < 0)
+        return;
+    }
+    // Neighbours that are both summed, or both not, are one axis of the product.
+    double row = 1;
+    std::optional<bool> summed; // the innermost of them
+    for (std::size_t dim = axis.size(); dim-- > 0;) {
+      if (axis[dim] < 0)
+        continue;
+      const bool is = is_summed(graph_[sum], std::size_t(axis[dim]));
+      if (!summed || is == *summed) {
+        summed = is;
+        row *= elements_of({graph_[base].shape[dim]});
+        continue;
+      }
+      if (is_aligned(row))
+        return;
+      // The innermost run is not: the run before it.
+      double other = 1;
+      for (std::size_t d = dim + 1; d-- > 0;)
+        if (axis[d] >= 0) {
+          if (is_summed(graph_[sum], std::size_t(axis[d])) == *summed)
+            break;
+          other *= elements_of({graph_[base].shape[d]});
+        }
+      if (is_aligned(other)) {
+        add_vote(base, dim, kOfConvolution);
+        read_.insert(values_.find(value_[base]));
+      }
+      return;
+    }
+  }
+
+  static bool is_aligned(double row) {
+    constexpr double kElementsAtOnce = 8; // of 16 bits in 16 bytes
+    return std::fmod(row, kElementsAtOnce) == 0;
+  }
+
+  /// Of an element, in the type that it has before it is widened.
+  std::size_t stored_bytes(NodeId id) const {
+    std::size_t bytes = size_of(graph_[id].dtype);
+    for (; graph_[id].op == Op::Cast; bytes = std::min(bytes, size_of(graph_[id].dtype)))
+      id = facts_.view(graph_[id].inputs[0]).base;
+    return bytes;
+  }
+
+  /// Whether there are windows, each with fewer places to sum than there are windows.
+  bool sums_windows(NodeId factor, const Node& sum) const {
+    bool windows = false;
+    for (const Expr& at : facts_.view(factor).map.coords) {
+      const std::set<int> axes = axes_of(at);
+      if (axes.size() < 2)
+        continue;
+      double summed = 1, kept = 1;
+      for (const int axis : axes)
+        (is_summed(sum, std::size_t(axis)) ? summed : kept) *=
+            elements_of({graph_[factor].shape[std::size_t(axis)]});
+      if (summed == 1 || kept <= summed)
+        return false;
+      windows = true;
+    }
+    return windows;
+  }
+
+  /// The axes of the box that a coordinate of a view depends on.
+  static std::set<int> axes_of(const Expr& at) {
+    std::set<int> axes;
+    for (const Expr& v : variables_of(at))
+      if (v.is_axis()) // no size
+        axes.insert(v.axis_number());
+    return axes;
   }
 
   void vote_of_output(NodeId id) {
@@ -314,6 +445,48 @@ private:
     asked.insert(value);
   }
 
+  /// A factor whose rows are what a product sums has results whose rows are of the other factor,
+  /// and the other way round.
+  void vote_for_product(Votes& votes, std::set<int>& asked, NodeId factor, NodeId sum) const {
+    const NodeId base = facts_.view(factor).base, product = facts_.product_of(sum);
+    std::set<int> of_factor;                                 // axes of the box
+    std::vector<std::pair<int, std::size_t>> depths, widths; // labels, and dims
+    for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim) {
+      for (const int axis : axes_of(facts_.view(factor).map.coords[dim]))
+        of_factor.insert(axis);
+      if (const int axis = axis_of(factor, dim);
+          axis >= 0 && is_summed(graph_[sum], std::size_t(axis)))
+        depths.emplace_back(label(base, dim), dim);
+    }
+    std::size_t kept = 0;
+    for (std::size_t axis = 0; axis < graph_[product].shape.size(); ++axis) {
+      if (is_summed(graph_[sum], axis))
+        continue;
+      if (!of_factor.contains(int(axis)) && label(sum, kept) != kNoLabel)
+        widths.emplace_back(label(sum, kept), kept);
+      ++kept;
+    }
+    if (depths.empty() || widths.empty())
+      return;
+    const auto ends_with = [&](NodeId id, const auto& labels) {
+      const auto order = orders_.find(values_.find(value_[id]));
+      return order != orders_.end() && std::ranges::any_of(labels, [&](const auto& l) {
+               return l.first == order->second.back();
+             });
+    };
+    const auto ask = [&](NodeId id, const auto& axis) {
+      const int value = values_.find(value_[id]);
+      if (graph_[id].shape[axis.second].lower() < kLeastRow)
+        return;
+      votes[value][axis.first] += kOfWindows * bytes_of(id);
+      asked.insert(value);
+    };
+    if (ends_with(base, depths))
+      ask(sum, widths.back());
+    if (ends_with(sum, widths) && is_free(base))
+      ask(base, depths.back());
+  }
+
   void decide() {
     constexpr int kRounds = 4; // of values that follow each other
     for (int round = 0; round < kRounds; ++round) {
@@ -323,6 +496,8 @@ private:
         vote_for_neighbour(votes, asked, base, result);
         vote_for_neighbour(votes, asked, result, base);
       }
+      for (const auto& [factor, sum] : products_)
+        vote_for_product(votes, asked, factor, sum);
       std::map<int, std::vector<int>> orders;
       for (const auto& [value, members] : members_) {
         if (!is_one_box(members))
@@ -358,9 +533,10 @@ private:
   std::vector<int> value_;                     ///< by node: nodes that are joined have one
   std::map<int, std::vector<NodeId>> members_; ///< by value
   Votes votes_;
-  std::set<int> read_;                             ///< values on which readers vote
-  std::map<int, std::vector<int>> orders_;         ///< by value: labels
-  std::vector<std::pair<NodeId, NodeId>> windows_; ///< what is read, and the reduction's result
+  std::set<int> read_;                              ///< values on which readers vote
+  std::map<int, std::vector<int>> orders_;          ///< by value: labels
+  std::vector<std::pair<NodeId, NodeId>> windows_;  ///< what is read, and the reduction's result
+  std::vector<std::pair<NodeId, NodeId>> products_; ///< factors in 16 bits, and their sums
 };
 
 std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {

@@ -119,6 +119,45 @@ TEST(AxisOrders, AreFollowedThroughWindows) {
   expect_equal_values(before, after);
 }
 
+/// Sides of the images that a rectified linear unit makes, by which of its axes is last.
+std::int64_t last_axis_of_units(const Graph& g) {
+  std::int64_t last = 0;
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (g[id].op == Op::Max || g[id].op == Op::Select)
+      last = g[id].shape.back().value();
+  return last;
+}
+
+/// Two convolutions with a batch normalization and a unit between them.
+Graph convolutions(DType dtype, std::int64_t kernel, std::int64_t side) {
+  egret::Graph cx;
+  const std::int64_t c = 32;
+  const Tensor x = cx.tensor({4, 16, side, side}, dtype, "x"),
+               v = cx.tensor({c, 16, kernel, kernel}, dtype, "v"),
+               w = cx.tensor({c, c, kernel, kernel}, dtype, "w");
+  const auto padding = PerAxis(kernel / 2);
+  Tensor y = conv2d(x, v, {}, {.padding = padding});
+  y = relu(batch_norm(y, {}, {}, ones({c}, dtype), zeros({c}, dtype), {.training = true}));
+  conv2d(y, w, {}, {.padding = padding}).to(DType::F32).mean({0, 2, 3}).retrieve();
+  return ir::parse_graph(cx.text());
+}
+
+TEST(AxisOrders, OfConvolutionsIn16BitsEndWithTheChannels) {
+  const Graph before = convolutions(DType::BF16, 3, 40), after = ordered(before);
+  EXPECT_EQ(last_axis_of_units(before), 40) << ir::print(before);
+  EXPECT_EQ(last_axis_of_units(after), 32) << ir::print(after);
+  const Graph wide = convolutions(DType::F32, 3, 40); // f32 is split on its way
+  EXPECT_EQ(last_axis_of_units(ordered(wide)), 40) << ir::print(ordered(wide));
+  const Graph small = convolutions(DType::BF16, 3, 6);
+  expect_equal_values(small, ordered(small, 1));
+}
+
+/// A product with one of the channels copies rows that do not begin at multiples of 16 bytes.
+TEST(AxisOrders, OfProductsEndWithWhatIsAligned) {
+  EXPECT_EQ(last_axis_of_units(ordered(convolutions(DType::BF16, 1, 40))), 40);
+  EXPECT_EQ(last_axis_of_units(ordered(convolutions(DType::BF16, 1, 41))), 32);
+}
+
 TEST(AxisOrders, AreLeftWhereNothingIsTransposed) {
   egret::Graph cx;
   const Tensor x = cx.tensor({4, 64, 512}, DType::BF16, "x"),
