@@ -85,7 +85,9 @@ public:
   /// `near`: sizes may be as small as about the smallest sample only, so that what is cut from
   /// them leaves something.
   Generalization(const Walk& walk, std::span<const Numbers> samples, bool near, RelativePlan& plan)
-      : walk_(walk), samples_(samples), near_(near), plan_(plan) {}
+      : walk_(walk), samples_(samples), near_(near), plan_(plan) {
+    note_reshapes();
+  }
 
   ir::Graph graph() {
     plan_.numbers.clear();
@@ -111,6 +113,9 @@ public:
 private:
   using Values = std::vector<std::optional<std::int64_t>>; // of one number, by sample
   static constexpr std::size_t kMostKnown = 64;
+  struct Reshape {
+    std::size_t at, sizes; ///< the first of its sizes among the numbers, and how many
+  };
 
   Values values_at(std::size_t at) const {
     Values values;
@@ -185,6 +190,52 @@ private:
     return std::nullopt;
   }
 
+  // Where the sizes of reshapes' results are among the numbers.
+  void note_reshapes() {
+    std::size_t at = 0;
+    for (const NodePtr& leaf : walk_.leaves)
+      at += leaf->form.shape.size();
+    for (const Node* node : walk_.order) {
+      if (node->form.op == Op::Reshape && node->form.attrs.shape.size() > 1)
+        reshapes_.push_back({at, node->form.attrs.shape.size()});
+      at += numbers_of(*node);
+    }
+  }
+
+  // The number as the product of neighbouring sizes that a reshape makes later, of as many as there
+  // are: a size that is split into axes, such as that of random numbers drawn in one line. The
+  // factors are all above 1, hence smaller than the product.
+  std::optional<Expr> factored(const Values& values) {
+    std::vector<std::size_t> best;
+    for (const Reshape& reshape : reshapes_)
+      for (std::size_t first = 0; first + 1 < reshape.sizes; ++first) {
+        std::vector<std::size_t> factors;
+        std::vector<std::int64_t> products(samples_.size(), 1);
+        for (std::size_t i = first; i < reshape.sizes; ++i) {
+          const std::size_t at = reshape.at + i;
+          bool within = true;
+          for (std::size_t k = 0; k < samples_.size() && within; ++k)
+            within = !__builtin_mul_overflow(products[k], samples_[k][at], &products[k]) &&
+                     products[k] <= *values[k];
+          if (!within)
+            break;
+          if (class_of(samples_[0][at]) >
+              1) // in one structure, sizes of 1 stand in the same places
+            factors.push_back(at);
+          if (factors.size() > std::max<std::size_t>(best.size(), 1) &&
+              std::equal(products.begin(), products.end(), values.begin()))
+            best = factors;
+        }
+      }
+    if (best.empty())
+      return std::nullopt;
+    Expr product = 1;
+    for (const std::size_t at : best)
+      product = product * number(at, 2);
+    know(product);
+    return product;
+  }
+
   // A new symbol from `least` to `most`. Without the latter its largest value leaves room above
   // what was met, and not more, so that indices of few bits suffice where they did.
   Expr symbol(std::size_t at, const Values& values, std::int64_t least,
@@ -219,13 +270,17 @@ private:
     return made;
   }
 
-  // The number at `at` as an expression: its constant, what is known, or a new symbol.
+  // The number at `at` as an expression: its constant, what is known, a product of later sizes, or
+  // a new symbol.
   Expr number(std::size_t at, std::int64_t least, std::optional<std::int64_t> most = {}) {
     const Values values = values_at(at);
     if (same(values))
       return Expr(*values[0]);
     if (auto found = expressed(values, std::min<std::int64_t>(least, 1)))
       return *found;
+    if (least > 1 && !most)
+      if (auto product = factored(values))
+        return *product;
     return symbol(at, values, least, most);
   }
   Expr next(std::int64_t least) {
@@ -318,6 +373,7 @@ private:
   std::vector<ir::NodeId> leaves_, ids_;
   std::map<std::size_t, ir::NodeId> scalars_; // by number
   std::vector<std::pair<Expr, Values>> known_;
+  std::vector<Reshape> reshapes_;
 };
 
 } // namespace

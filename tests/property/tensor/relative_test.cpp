@@ -2,6 +2,7 @@
 // other numbers compute is what the reference computes operation by operation, and plans are few.
 #include "egret/counters.h"
 #include "egret/functional.h"
+#include "egret/random.h"
 #include "runtime/runtime.h"
 
 #include <gtest/gtest.h>
@@ -94,7 +95,7 @@ private:
   }
 
   void step() {
-    switch (pick(18)) {
+    switch (pick(20)) {
     case 0:
       return put(matrix() + matrix());
     case 1:
@@ -150,6 +151,14 @@ private:
       ++reads_;
       matrix().eval();
       return;
+    }
+    case 17: { // drawn in a line
+      Generator generator(random_());
+      return put(matrix() + done(rand({d_.n, d_.m}, generator, DType::F64)));
+    }
+    case 18: { // a line that is split
+      const Tensor line = done(arange(d_.n * d_.m).to(DType::F64) * 0.01);
+      return put(matrix() + line.reshape({d_.n, d_.m}));
     }
     default: {
       const Tensor steps = done(arange(d_.m).to(DType::F64));

@@ -93,6 +93,72 @@ TEST(Random, DrawsOfALoopShareTheirPlan) {
   EXPECT_EQ((counters() - before).compiles, 0u);
 }
 
+// A loop that draws at 30 sizes of each of some shapes compiles a few plans, and every number is
+// the one of its place.
+TEST(Random, DrawsOfChangingSizesShareTheirPlans) {
+  runtime::Runtime::instance().clear_plans();
+  Generator g(5);
+  const auto key = g.key.item<std::uint64_t>();
+  std::uint32_t state = 7;
+  const auto size = [&](std::uint32_t most) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<std::int64_t>(2 + (state >> 8) % most);
+  };
+  std::uint64_t drawn = 0; // from the generator
+  const auto expect_bits = [&](const Shape& shape) {
+    const auto got = g.bits(shape).to_vector<std::uint64_t>();
+    ASSERT_EQ(got.size(), static_cast<std::size_t>(element_count(shape).value()));
+    for (std::uint64_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(got[i], squares(drawn + i, key)) << to_string(shape);
+    drawn += got.size();
+  };
+  const Counters before = counters();
+  for (int i = 0; i < 30; ++i) {
+    const std::int64_t n = size(90), m = size(20);
+    expect_bits({n});
+    expect_bits({n, m});
+    expect_bits({2, n, m});
+    expect_bits({n, 3});
+    expect_bits({4, n, 5, m});
+  }
+  const Counters spent = counters() - before;
+  EXPECT_LE(spent.plan_explorations, 30u) << "of five shapes, 30 sizes each";
+  EXPECT_EQ(spent.plan_explorations + spent.plan_hits, 150u);
+}
+
+// The numbers that one draw gives do not depend on what was drawn before, of whatever size.
+TEST(Random, DistributionsOfChangingSizesShareTheirPlans) {
+  runtime::Runtime::instance().clear_plans();
+  const auto draw = [](std::int64_t n, std::int64_t m) {
+    Generator g(static_cast<std::uint64_t>(n + m));
+    auto values = randn({n, m}, g).to_vector<double>();
+    for (const Tensor& more :
+         {rand({n, m}, g, DType::F64), randn({n}, g, DType::F64), uniform({n, m}, -1, 1, g),
+          randint({n, m}, 0, 9, g).to(DType::F64), bernoulli({m, n}, 0.3, g).to(DType::F64)}) {
+      const auto of_more = more.to_vector<double>();
+      values.insert(values.end(), of_more.begin(), of_more.end());
+    }
+    return values;
+  };
+  std::vector<std::vector<double>> drawn;
+  const auto sizes = [](std::int64_t i) { return std::pair(2 + i * 37 % 61, 3 + i * 11 % 29); };
+  const Counters before = counters();
+  for (std::int64_t i = 0; i < 30; ++i)
+    drawn.push_back(draw(sizes(i).first, sizes(i).second));
+  EXPECT_LE((counters() - before).compiles, 36u) << "of six distributions, 30 sizes each";
+  auto& runtime = runtime::Runtime::instance();
+  const auto engine = runtime.engine();
+  runtime.use(runtime::Engine::Reference);
+  for (std::int64_t i = 0; i < 30; ++i) {
+    const auto want = draw(sizes(i).first, sizes(i).second);
+    const auto& got = drawn[static_cast<std::size_t>(i)];
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t k = 0; k < got.size(); ++k)
+      ASSERT_NEAR(got[k], want[k], 1e-5) << i << " at " << k;
+  }
+  runtime.use(engine);
+}
+
 struct Moments {
   double mean, variance, least, most;
 };

@@ -113,6 +113,29 @@ TEST_F(Relative, TwoHundredRandomSizesAreFewPlans) {
   EXPECT_EQ(spent.plan_explorations + spent.plan_hits, 200u);
 }
 
+// The size of the line is the product of what it is split into, in one step or in two.
+TEST_F(Relative, ALineThatIsSplitIntoAxesOfAnySizeIsFewPlans) {
+  const auto pass = [](std::int64_t n, std::int64_t m) {
+    const Tensor x = ramp({n * m * 3});
+    const Tensor y = (x * 0.7 + 0.2).reshape({n, 3 * m}).sum(0) * 0.5;
+    const auto got = (tanh(y).reshape({3, m}) + 1).to_vector();
+    ASSERT_EQ(got.size(), static_cast<std::size_t>(3 * m));
+    for (std::int64_t c = 0; c < 3 * m; ++c) {
+      double sum = 0;
+      for (std::int64_t r = 0; r < n; ++r)
+        sum += at(r * 3 * m + c) * 0.7 + 0.2;
+      ASSERT_NEAR(got[static_cast<std::size_t>(c)], std::tanh(sum * 0.5) + 1, 1e-4)
+          << n << " by " << m;
+    }
+  };
+  const Counters spent = spent_by([&] {
+    for (std::int64_t i = 0; i < 30; ++i)
+      pass(2 + i * 17 % 31, 2 + i * 13 % 23);
+  });
+  EXPECT_LE(spent.plan_explorations, 6u);
+  EXPECT_EQ(spent.plan_explorations + spent.plan_hits, 30u);
+}
+
 TEST_F(Relative, ADimThatBecomesOneTakesAnotherPlan) {
   const auto run = [](std::int64_t n) {
     const Tensor x = ramp({n, 5});
