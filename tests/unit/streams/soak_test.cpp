@@ -6,6 +6,7 @@
 #include "egret/nn.h"
 #include "egret/optim.h"
 #include "support/sanitized.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
@@ -53,6 +54,46 @@ TEST(Soak, TenThousandStepsOfChangingSizesKeepNothing) {
   before = counters();
   double last = 0;
   for (int i = 0; i < 9000; ++i)
+    last = step();
+  EXPECT_TRUE(std::isfinite(last));
+  const Counters spent = counters() - before;
+  const MemoryStats late = memory_stats("cpu");
+  EXPECT_EQ(spent.plan_explorations, 0u);
+  EXPECT_LE(late.in_use, early.in_use + kSoakMiB / 4) << early.text() << late.text();
+  EXPECT_LE(late.reserved, early.reserved + kSoakMiB) << early.text() << late.text();
+  if (!test::kSanitized) {
+    EXPECT_LE(resident_bytes(), resident + 24 * kSoakMiB);
+  }
+}
+
+// Random numbers of changing shapes: noise on the inputs, labels, and masks of dropout. A thousand
+// steps, times EGRET_TEST_ROUNDS.
+TEST(Soak, StepsThatDrawAtChangingSizesKeepNothing) {
+  Generator random(2);
+  nn::Mlp model({12, 24, 3}, random);
+  const nn::Dropout dropout{0.2};
+  optim::Sgd optimizer(nn::named_parameters(model), {.lr = 1e-2});
+  std::mt19937 sizes(9);
+  const auto step = [&] {
+    const auto n = static_cast<std::int64_t>(2 + sizes() % 120);
+    const Tensor x = randn({n, 12}, random) + 0.1 * uniform({n, 12}, -1, 1, random);
+    const Tensor y = model(dropout(x, &random));
+    const Tensor loss = cross_entropy(y, randint({n}, 0, 3, random));
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    return loss.item();
+  };
+  const int rounds = test::rounds();
+  Counters before = counters();
+  for (int i = 0; i < 400; ++i)
+    step();
+  EXPECT_LE((counters() - before).plan_explorations, 12u);
+  const MemoryStats early = memory_stats("cpu");
+  const std::uint64_t resident = resident_bytes();
+  before = counters();
+  double last = 0;
+  for (int i = 0; i < 1000 * rounds - 400; ++i)
     last = step();
   EXPECT_TRUE(std::isfinite(last));
   const Counters spent = counters() - before;
