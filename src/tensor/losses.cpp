@@ -73,16 +73,18 @@ void check_classes(const Tensor& a, const Tensor& target, const CrossEntropyOpti
 // The value of each row at its target: a sum that has one term, so that nothing is scattered on the
 // way back.
 Tensor at_target(const Tensor& rows, const Tensor& target) {
-  const Tensor hit = eq(unsqueeze(target, -1), iota(rows.shape().back(), target.dtype()));
+  const Tensor number = class_numbers(target);
+  const Tensor hit = eq(unsqueeze(number, -1), iota(rows.shape().back(), number.dtype()));
   return sum(where(hit, rows, 0), -1);
 }
 
 // `losses`: of each row with its own target; `even`: against all classes alike. Both are weighted
 // already; `weights` [classes] for what a mean divides by.
-Tensor finish(Tensor losses, const Tensor& even, const Tensor& target, const Tensor& weights,
-              const CrossEntropyOptions& options) {
+Tensor finish(Tensor losses, const Tensor& even, const Tensor& target, const Expr& classes,
+              const Tensor& weights, const CrossEntropyOptions& options, const char* who) {
   if (options.label_smoothing > 0)
     losses = losses * (1 - options.label_smoothing) + even * options.label_smoothing;
+  losses = losses * class_check(target, classes, options.ignore_index, losses.dtype(), who);
   Tensor share;
   if (weights.defined())
     share = at_target(broadcast_to(
@@ -105,12 +107,14 @@ Tensor finish(Tensor losses, const Tensor& even, const Tensor& target, const Ten
 }
 
 // Losses of log-probabilities [..., classes].
-Tensor of_classes(const Tensor& logs, const Tensor& target, const CrossEntropyOptions& options) {
+Tensor of_classes(const Tensor& logs, const Tensor& target, const CrossEntropyOptions& options,
+                  const char* who) {
   const Tensor weights =
       options.weight.defined() ? options.weight.to(logs.dtype()) : options.weight;
   const Tensor weighted = weights.defined() ? logs * weights : logs;
   const Tensor even = options.label_smoothing > 0 ? neg(mean(weighted, -1)) : Tensor();
-  return finish(neg(at_target(weighted, target)), even, target, weights, options);
+  return finish(neg(at_target(weighted, target)), even, target, logs.shape().back(), weights,
+                options, who);
 }
 
 // With targets that are probabilities of the classes.
@@ -138,19 +142,19 @@ Tensor cross_entropy(const Operand& logits, const Operand& target,
   if (probabilities)
     return of_probabilities(log_softmax(x), target, options);
   if (options.weight.defined())
-    return of_classes(log_softmax(x), target, options);
+    return of_classes(log_softmax(x), target, options, "cross_entropy");
   const Tensor highest = reduce(Op::ReduceMax, x, {x.rank() - 1}, true, "cross_entropy");
   const Tensor low = x - unary(Op::StopGradient, highest, "cross_entropy");
   const Tensor total = log(sum(exp(low), -1));
   const Tensor losses = total - at_target(low, target);
   const Tensor even = options.label_smoothing > 0 ? total - mean(low, -1) : Tensor();
-  return finish(losses, even, target, {}, options);
+  return finish(losses, even, target, x.shape().back(), {}, options, "cross_entropy");
 }
 
 Tensor nll_loss(const Operand& log_probabilities, const Operand& target,
                 const CrossEntropyOptions& options) {
   check_classes(log_probabilities, target, options, false, "nll_loss");
-  return of_classes(widened(log_probabilities), target, options);
+  return of_classes(widened(log_probabilities), target, options, "nll_loss");
 }
 
 Tensor mse_loss(const Operand& a, const Operand& b, Reduction reduction) {

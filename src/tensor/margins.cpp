@@ -37,7 +37,8 @@ Tensor multi_margin_loss(const Operand& a, const Operand& target,
   if (options.weight.defined() && options.weight.shape() != Shape{classes})
     fail(ErrorKind::Shape, "{}: weight {} does not fit {}; it must be [{}]", who,
          shape_of(options.weight), shape_of(a), classes.str());
-  const Tensor own = eq(unsqueeze(target, -1), iota(classes, target.dtype()));
+  const Tensor number = class_numbers(target);
+  const Tensor own = eq(unsqueeze(number, -1), iota(classes, number.dtype()));
   const Tensor score = sum(where(own, x, 0), -1, true);
   Tensor terms = relu(options.margin - score + x);
   if (options.p == 2)
@@ -45,6 +46,7 @@ Tensor multi_margin_loss(const Operand& a, const Operand& target,
   Tensor losses = sum(where(own, 0, terms), -1) / number_of(classes, x.dtype());
   if (options.weight.defined())
     losses = losses * sum(where(own, options.weight.to(x.dtype()), 0), -1);
+  losses = losses * class_check(target, classes, {}, x.dtype(), who);
   return reduced(losses, options.reduction);
 }
 

@@ -11,13 +11,18 @@ namespace egret {
 // broadcast.
 enum class Reduction { Mean, Sum, None };
 struct CrossEntropyOptions {
-  std::optional<std::int64_t> ignore_index; ///< targets that do not count, in the mean neither
+  /// Targets that do not count, in the mean neither: a mean is over those that do. Any integer, a
+  /// class or not; what other libraries leave out without being asked is -100.
+  std::optional<std::int64_t> ignore_index;
   double label_smoothing = 0;
   Reduction reduction = Reduction::Mean;
   Tensor weight; ///< [classes]: factor of each class; a mean divides by the targets' weights
 };
 /// -log softmax(logits)[target] for logits [..., classes] and integer targets [...], or targets
-/// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows).
+/// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows). A
+/// class number that is none of `classes` and not ignore_index is Error(Index) where the targets
+/// are values in host memory, or execution is checked and nothing is traced; else its loss, and so
+/// the mean and the sum and the gradient of its row, are NaN.
 Tensor cross_entropy(const Operand& logits, const Operand& target,
                      const CrossEntropyOptions& options = {});
 /// -log_probabilities[target]; shapes as cross_entropy.

@@ -115,6 +115,26 @@ TEST(FunctionMessages, Losses) {
        }},
       {ErrorKind::Value, "cross_entropy: ignore_index goes with class numbers",
        [] { cross_entropy(f23, f23, {.ignore_index = 1}); }},
+      {ErrorKind::Index,
+       "cross_entropy: target 3 at [1] is none of 3 classes; ignore_index names targets that do "
+       "not "
+       "count",
+       [] {
+         cross_entropy(f23, tensor({0, 3}));
+       }},
+      {ErrorKind::Index,
+       "cross_entropy: target -100 at [0] is none of 3 classes and not ignore_index -1",
+       [] {
+         cross_entropy(f23, tensor({-100, -1}), {.ignore_index = -1});
+       }},
+      {ErrorKind::Index, "nll_loss: target -1 at [0,1] is none of 3 classes",
+       [] {
+         nll_loss(ones({1, 2, 3}), tensor({{2, -1}}));
+       }},
+      {ErrorKind::Index, "multi_margin_loss: target 5 at [0] is none of 3 classes",
+       [] {
+         multi_margin_loss(f23, tensor({5, 0}));
+       }},
       {ErrorKind::Value, "smooth_l1_loss: beta is -1", [] { smooth_l1_loss(f23, f23, -1); }},
       {ErrorKind::Value, "huber_loss: delta is 0", [] { huber_loss(f23, f23, 0); }},
       {ErrorKind::Value, "binary_cross_entropy: pos_weight goes with logits",

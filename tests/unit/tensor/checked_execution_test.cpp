@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -39,6 +40,22 @@ TEST(CheckedExecution, RightResultsPass) {
     for (int i = 0; i < 3; ++i)
       step(w, tensor({1.f, 2.f}));
     EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{-0.5f, -2.f}));
+  }
+}
+
+TEST(CheckedExecution, NamesTargetsThatAreNoClass) {
+  const Tensor logits = ones({2, 3});
+  const auto target = [] { return tensor({0, 2}) + 1; }; // not computed yet
+  EXPECT_TRUE(std::isnan(cross_entropy(logits, target()).item()));
+  const CheckedExecution guard;
+  try {
+    cross_entropy(logits, target());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Index);
+    EXPECT_NE(std::string(error.what()).find("target 3 at [1] is none of 3 classes"),
+              std::string::npos)
+        << error.what();
   }
 }
 

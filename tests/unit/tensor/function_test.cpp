@@ -2,6 +2,7 @@
 #include "egret/functional.h"
 
 #include "egret/compile.h"
+#include "egret/counters.h"
 #include "egret/effort.h"
 #include "egret/functional/fourier.h"
 #include "egret/grad.h"
@@ -363,6 +364,112 @@ TEST(Layers, NormsAndAttention) {
   AttentionOptions masked;
   masked.mask = tensor({{true, false}, {true, true}});
   expect_near(scaled_dot_product_attention(q, q, q, masked), causal.to_vector<double>());
+}
+
+// Values that are not known when a loss is recorded with them: no error can tell of them.
+Tensor computed(const Tensor& x) {
+  return x + zeros(x.shape(), x.dtype());
+}
+
+void expect_one_row_is_lost(const Tensor& losses, std::size_t row) {
+  const auto values = losses.to_vector<double>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(std::isnan(values[i]), i == row) << i;
+}
+
+TEST(Losses, ATargetThatIsNoClassGivesNaN) {
+  const Tensor logits = tensor({{1.0, 2.0, 3.0}, {1.0, 2.0, 3.0}}), weight = ones({3});
+  for (const DType type : {DType::I64, DType::I32, DType::I8, DType::U8, DType::U64})
+    for (const std::int64_t bad : {3, 100, -1, -100}) {
+      if (bad < 0 && !is_signed(type))
+        continue;
+      SCOPED_TRACE(::testing::Message() << bad << " of " << name_of(type));
+      const auto target = [&] { return computed(tensor({std::int64_t{2}, bad}).to(type)); };
+      for (const Effort effort : {Effort::None, Effort::Quick}) {
+        const auto before = effort_setting();
+        set_effort(effort);
+        expect_one_row_is_lost(cross_entropy(logits, target(), {.reduction = Reduction::None}), 1);
+        EXPECT_TRUE(std::isnan(cross_entropy(logits, target()).item()));
+        set_effort(before);
+      }
+      for (const CrossEntropyOptions& options :
+           {CrossEntropyOptions{.label_smoothing = 0.3, .reduction = Reduction::None, .weight = {}},
+            CrossEntropyOptions{.reduction = Reduction::None, .weight = weight}}) {
+        expect_one_row_is_lost(cross_entropy(logits, target(), options), 1);
+        expect_one_row_is_lost(nll_loss(log_softmax(logits), target(), options), 1);
+      }
+      expect_one_row_is_lost(multi_margin_loss(logits, target(), {.reduction = Reduction::None}),
+                             1);
+      // Named, it does not count, in the mean neither, and its row has no gradient.
+      const Tensor named = cross_entropy(logits, target(), {.ignore_index = bad});
+      EXPECT_NEAR(named.item(), 0.4076059, 1e-6);
+    }
+  const Tensor x = logits.clone().set_requires_grad();
+  cross_entropy(x, computed(tensor({2, -100})), {.ignore_index = -100}).backward();
+  const auto ignored = x.grad().to_vector();
+  EXPECT_NEAR(ignored[2], 0.66524096 - 1, 1e-6);
+  EXPECT_EQ(std::vector<float>(ignored.begin() + 3, ignored.end()), std::vector<float>(3));
+  const Tensor y = logits.clone().set_requires_grad();
+  cross_entropy(y, computed(tensor({2, 7}))).backward();
+  const auto gradient = y.grad().to_vector();
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(std::isnan(gradient[i]), i >= 3) << i;
+}
+
+TEST(Losses, ACompiledStepWithATargetThatIsNoClassGivesNaN) {
+  auto loss =
+      compile([](const Tensor& x, const Tensor& target) { return cross_entropy(x, target); });
+  const Tensor x = tensor({{1.0, 2.0, 3.0}, {1.0, 2.0, 3.0}});
+  EXPECT_NEAR(loss(x, tensor({2, 0})).item(), (0.4076059 + 2.4076059) / 2, 1e-6);
+  EXPECT_TRUE(std::isnan(loss(x, tensor({2, 3})).item()));
+  EXPECT_TRUE(std::isnan(loss(x, tensor({-1, 0})).item()));
+}
+
+// Looking at the targets costs no kernel, and no sweep over the logits.
+TEST(Losses, LookingAtTheTargetsCostsNoKernel) {
+  const auto plain = [](const Tensor& x, const Tensor& target) {
+    const Tensor low = x - x.max(-1, true).detach();
+    const Tensor own = where(eq(unsqueeze(target, -1), arange(x.size(-1))), low, 0).sum(-1);
+    return (log(exp(low).sum(-1)) - own).mean();
+  };
+  const auto checked = [](const Tensor& x, const Tensor& target) {
+    return cross_entropy(x, target);
+  };
+  const auto gradient_of = [](const auto& loss) {
+    return [loss](const Tensor& x, const Tensor& target) {
+      const Tensor leaf = x.detach().set_requires_grad();
+      return grad(loss(leaf, target), leaf);
+    };
+  };
+  const Tensor x = sin(arange(64 * 500).to(DType::F32)).reshape({64, 500}).eval();
+  const Tensor target = (arange(64) * 7).eval();
+  const auto spent = [&](const auto& function) {
+    auto compiled = compile(function);
+    compiled(x, target).eval();
+    const Counters before = counters();
+    compiled(x, target).eval();
+    return counters() - before;
+  };
+  const auto expect_as_much = [](const Counters& got, const Counters& want) {
+    EXPECT_EQ(got.kernels_launched, want.kernels_launched);
+    EXPECT_LE(got.bytes_read, want.bytes_read + 64 * 8) << "the targets once more, from a cache";
+    EXPECT_EQ(got.bytes_written, want.bytes_written);
+  };
+  expect_as_much(spent(checked), spent(plain));
+  expect_as_much(spent(gradient_of(checked)), spent(gradient_of(plain)));
+}
+
+// Class numbers do not wrap where their type holds fewer than there are classes.
+TEST(Losses, NarrowTargetsOfManyClasses) {
+  std::vector<double> values(600);
+  for (std::size_t i = 0; i < 600; ++i)
+    values[i] = static_cast<double>(i % 300) * 0.01;
+  const Tensor logits = tensor(values, Shape{2, 300});
+  const std::vector<double> want =
+      cross_entropy(logits, tensor({7, 100}), {.reduction = Reduction::None}).to_vector<double>();
+  for (const DType type : {DType::I8, DType::U8, DType::I16})
+    expect_near(cross_entropy(logits, tensor({7, 100}).to(type), {.reduction = Reduction::None}),
+                want);
 }
 
 TEST(Losses, KnownValues) {
