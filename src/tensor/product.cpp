@@ -21,11 +21,9 @@ namespace {
                 "one");
 }
 
-} // namespace
-
-Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
-  Access::held(left_operand, "matmul");
-  Access::held(right_operand, "matmul");
+// matmul(), or where `turned` that with the right operand as [.., n, k], which is the layout that
+// sums are formed in: nothing is turned there and back.
+Tensor product_of(const Operand& left_operand, const Operand& right_operand, bool turned) {
   const Tensor a = product_operand(left_operand), b = product_operand(right_operand);
   if (a.rank() == 0 || b.rank() == 0)
     fail(ErrorKind::Shape, "matmul: {} x {}: an operand is a single number; multiply with *",
@@ -35,7 +33,7 @@ Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
     fail(ErrorKind::DType, "matmul: takes numbers, got bool; convert with to(DType::F32)");
   const bool row = a.rank() == 1, column = b.rank() == 1;
   const Expr inner_a = a.shape().back();
-  const Expr inner_b = column ? b.shape()[0] : b.shape()[b.shape().size() - 2];
+  const Expr inner_b = column || turned ? b.shape().back() : b.shape()[b.shape().size() - 2];
   if (!(inner_a == inner_b))
     refuse_inner(a, b, inner_a, inner_b);
 
@@ -51,17 +49,17 @@ Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
   if (!row)
     own.push_back(sx[sx.size() - 2]);
   if (!column)
-    own.push_back(sy.back());
+    own.push_back(turned ? sy[sy.size() - 2] : sy.back());
   sx.resize(sx.size() - (row ? 1 : 2), k);
   sy.resize(sy.size() - (column ? 1 : 2), k);
   Shape box = broadcast_shapes(sx, sy, "matmul (batch axes)");
   box.insert(box.end(), own.begin(), own.end());
   box.push_back(k);
-  if (!column) {
-    std::vector<std::int64_t> turned(y->form.shape.size());
-    std::iota(turned.begin(), turned.end(), 0);
-    std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
-    y = record(Op::Permute, std::move(y), {.axes = std::move(turned)});
+  if (!column && !turned) {
+    std::vector<std::int64_t> axes(y->form.shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+    y = record(Op::Permute, std::move(y), {.axes = std::move(axes)});
   }
   if (!row && !column) {
     sx.insert(sx.end(), {own[0], 1, k});
@@ -76,6 +74,14 @@ Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
   if (wide != type)
     total = record(Op::Cast, std::move(total), {.dtype = type});
   return Access::wrap(std::move(total));
+}
+
+} // namespace
+
+Tensor matmul(const Operand& a, const Operand& b) {
+  Access::held(a, "matmul");
+  Access::held(b, "matmul");
+  return product_of(a, b, false);
 }
 
 Tensor dot(const Operand& a, const Operand& b) {
@@ -103,7 +109,7 @@ Tensor linear(const Operand& a, const Operand& weight, const Operand& bias) {
          "linear: weight {} does not fit {}; it must be [outputs, inputs] with as many inputs as "
          "the last dim",
          shape_of(weight), shape_of(a));
-  const Tensor product = matmul(a, transpose(weight));
+  const Tensor product = product_of(a, weight, true);
   if (!bias.defined())
     return product;
   if (bias.rank() != 1 || !(bias.shape()[0] == weight.shape()[0]))
