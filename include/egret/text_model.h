@@ -27,6 +27,15 @@ io::Metadata text_metadata(const GptOptions& shape, const data::CharCodec& codec
 /// that of a text model or does not fit the tensors.
 TextModel load_text_model(const std::filesystem::path& path);
 
+/// Writes the model as a folder in the layout of Hugging Face's hub, a GPT-2 whose tokens are the
+/// characters of the alphabet, number by number: model.safetensors, config.json, tokenizer.json,
+/// tokenizer_config.json with a chat template (messages follow each other, each in a line where the
+/// alphabet has a line end) and generation_config.json, which samples as SampleOptions does.
+/// LanguageModel::load() gives the same logits. Its tokenizer leaves out characters that the
+/// alphabet does not have. Error(File) unless there is nothing at `out`, or an empty folder, and
+/// where it cannot be written.
+void export_text_model(const TextModel& model, const std::filesystem::path& out);
+
 struct SampleOptions {
   std::int64_t length = 200; ///< characters to write
   double temperature = 0.8;  ///< divides the logits; 0: always the likeliest

@@ -51,8 +51,9 @@ struct TextOptions {
   std::int64_t checkpoint_every = 250;
   std::uint64_t seed = 1;
   std::string out = "text.safetensors";
-  std::string best; ///< empty: not saved
-  std::string log;  ///< .csv or .jsonl; a folder for TensorBoard else; empty: none
+  std::string best;     ///< empty: not saved
+  std::string exported; ///< a folder of the trained model as a language model; empty: none
+  std::string log;      ///< .csv or .jsonl; a folder for TensorBoard else; empty: none
   bool resume = false;
   bool json = false;
   std::optional<std::int64_t> memory_limit; ///< of a training step

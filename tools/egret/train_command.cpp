@@ -136,6 +136,9 @@ void add_text(CLI::App& train) {
   add_count(*command, "--checkpoint-every", options->checkpoint_every, 1000000,
             "Steps between checkpoints");
   command->add_option("--best", options->best, "Where the checkpoint of the best validation goes");
+  command->add_option("--export", options->exported,
+                      "A new folder for the trained model (of --best where given), which chat, "
+                      "serve and generate load");
   command->add_flag("--resume", options->resume, "Continue from the checkpoint, when it is there");
   command->add_option("--log", options->log,
                       "Measurements: FILE.csv, FILE.jsonl, or a folder for TensorBoard");

@@ -10,6 +10,7 @@
 #include "egret/prefetch.h"
 #include "egret/text_model.h"
 #include "egret/training.h"
+#include "models/language/folder.h"
 #include "support/output_file.h"
 #include "support/read_text.h"
 
@@ -161,6 +162,8 @@ void train_text(const TextOptions& given) {
   for (const auto& [option, path] : {std::pair("--out", o.out), {"--best", o.best}})
     if (!path.empty())
       output_target(fmt::format("train text {}", option), path);
+  if (!o.exported.empty())
+    models::language::require_new_folder(o.exported);
   const Text text = load_text(o);
   o.shape.vocabulary = text.codec.size();
   io::Metadata metadata = models::text_metadata(o.shape, text.codec);
@@ -247,6 +250,10 @@ void train_text(const TextOptions& given) {
           ? fmt::format("Stopped after step {}, nothing got better. ", outcome.steps)
           : "",
       o.out, o.out);
+  if (!o.exported.empty()) {
+    models::export_text_model(models::load_text_model(o.best.empty() ? o.out : o.best), o.exported);
+    log("Exported to {}. Talk with it: egret chat --model {}", o.exported, o.exported);
+  }
   if (o.json)
     fmt::print("{}\n",
                nlohmann::ordered_json{
