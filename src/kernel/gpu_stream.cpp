@@ -9,14 +9,11 @@
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
-#include "kernel/gpu_stream_memory.h"
-#include "kernel/gpu_stream_rows.h"
-#include "kernel/gpu_stream_shares.h"
 #include "kernel/gpu_stream_threads.h"
+#include "kernel/gpu_stream_tiles.h"
 #include "kernel/gpu_stream_wgmma.h"
 #include "kernel/knobs.h"
 #include "kernel/stream_blocks.h"
-#include "kernel/stream_rows.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
@@ -30,108 +27,40 @@ namespace {
 /// Places of a fragment.
 constexpr int kFragmentPlaces = GpuStreamRows::kPlaces;
 
-class GpuStream {
+/// A thread's rows of a warp's fragment number i: number lane / 4, and that eight below.
+Expr row_of_warp(const StreamTiles& t, const Expr& warp, int i) {
+  return warp * Expr(kStreamRows * t.tall) + Expr(std::int64_t(kStreamRows) * i);
+}
+
+std::vector<Expr> rows_of_fragments(const StreamTiles& t, const Expr& warp, const Expr& lane) {
+  std::vector<Expr> rows;
+  for (int half = 0; half < 2 * t.tall; ++half)
+    rows.push_back(row_of_warp(t, warp, half / 2) + Expr(8 * (half % 2)) + floordiv(lane, 4));
+  return rows;
+}
+
+class GpuStream : public TiledStream {
 public:
   GpuStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
             const Schedule& schedule, const Target& target)
-      : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        memory_(e_, form, tiles), thread_(thread_variable(tiles.threads())),
-        warp_(floormod(floordiv(thread_, 32), tiles.warps)), lane_(floormod(thread_, 32)),
-        group_(floordiv(thread_, 32 * tiles.warps)), arithmetic_(arithmetic_of(target)),
-        rows_(e_, form, arithmetic_, layout()) {
-    for (const ContractionForm& s : f_.sums) {
-      carried_.emplace_back();
-      for (int i = 0; i < t_.tall * stream_columns(s, t_) / kFragmentPlaces; ++i)
-        carried_.back().push_back(b_.variable({DType::F32, 4}));
-    }
-    for (std::size_t p = 0; p < f_.products.size(); ++p) {
-      scores_.emplace_back();
-      for (int i = 0; i < t_.tall * t_.places / kFragmentPlaces; ++i)
-        scores_.back().push_back(b_.variable({DType::F32, 4}));
-    }
-  }
-
-  KernelProgram run() {
-    Launch launch;
-    launch.threads = t_.threads();
-    launch.blocks_per_core = s_.blocks_per_core;
-    launch.least_shared = s_.least_shared;
-    launch.workers = Expr(1);
-    std::vector<int> parallel = f_.batch.axes;
-    parallel.insert(parallel.end(), f_.rows.axes.begin(), f_.rows.axes.end());
-    if (is_empty(r_, parallel))
-      return b_.finish(launch);
-    const Expr down = ceildiv(f_.rows.extent, t_.rows());
-    launch.workers = f_.batch.extent * down * Expr(t_.split);
-    if (t_.shares_places())
-      shares_.emplace(e_, f_, rows_, t_, arithmetic_, f_.batch.extent * down);
-    b_.grid_loop(launch.workers, [&](const Expr& worker) {
-      const Expr one = max(down, Expr(1)), number = floordiv(worker, t_.split);
-      batch_.at.assign(r_.axes.size(), Expr());
-      put_index(batch_, r_, f_.batch, floordiv(number, one));
-      // The last rows first: with a causal mask they have the most to do.
-      first_row_ = (down - Expr(1) - floormod(number, one)) * Expr(t_.rows());
-      tile(number, floormod(worker, t_.split));
-    });
-    return b_.finish(launch);
+      : TiledStream(region, form, tiles, schedule, target, rows_of_fragments) {
+    make_variables();
   }
 
 private:
-  GpuStreamRows::Layout layout() {
-    GpuStreamRows::Layout l;
-    l.places = t_.places;
-    l.tile = t_.all_places();
-    for (int half = 0; half < 2 * t_.tall; ++half)
-      l.row.push_back(row_of_warp(half / 2) + Expr(8 * (half % 2)) + floordiv(lane_, 4));
-    l.lane = lane_;
-    l.prepare = [this](const Expr& first, int fragment) {
-      memory_.provide_vectors(rows_.point(0, first, fragment), rows_.place_of(mine(0), fragment),
-                              ring_);
-    };
-    return l;
-  }
-
-  /// Number i of the places that this thread's warp has of a tile.
-  Expr mine(int i) const { return group_ * Expr(t_.places) + Expr(i); }
-
-  // --- One tile of rows
-
-  void tile(const Expr& number, const Expr& share) {
-    b_.barrier(); // the last tile's left sides have been read
-    memory_.copy_rows(batch_, first_row_);
-    b_.commit_copies();
-    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
-    for (const auto& variables : carried_)
-      for (VarId v : variables)
-        b_.set(v, zero);
-    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.all_places());
-    rows_.begin_rows(batch_, first_row_, range_);
-    if (shares_) {
-      range_ = shares_->part_of(range_, share);
-      run_pass(0);
-      for (int half = 0; half < 2 * t_.tall; ++half)
-        shares_->put(group_, half, lane_, [&](std::size_t s, int j) { return summed(s, half, j); });
-      shares_->finish(number, share);
-      return;
-    }
-    for (int pass = 0; pass < f_.passes; ++pass) {
-      run_pass(pass);
-      rows_.finish();
-    }
-    rows_.store_rows();
-    for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      rows_.store_sum(s, stream_columns(f_.sums[s], t_),
-                      [&](int half, int j) { return summed(s, half, j); });
-  }
-
-  /// The sums of a half's two neighbouring columns in fragment j.
-  ValueId summed(std::size_t s, int half, int j) {
+  ValueId summed(std::size_t s, int half, int j) override {
     const int across = stream_columns(f_.sums[s], t_) / kFragmentPlaces;
     const ValueId four = b_.read(carried_[s][std::size_t(half / 2 * across + j)]);
     return b_.shuffle(four, four, {2 * (half % 2), 2 * (half % 2) + 1});
   }
 
-  // --- Fragments
+  void hold_rows(int ahead) override {
+    b_.wait_copies(ahead);
+    b_.barrier();
+    held_.clear();
+    for (std::size_t p = 0; t_.held && p < f_.products.size(); ++p)
+      held_.push_back(left_fragments(p));
+  }
 
   std::vector<ValueId> left_fragments(std::size_t product) {
     std::vector<ValueId> fragments;
@@ -147,13 +76,9 @@ private:
     const Expr in = floormod(lane_, 8), which = floordiv(lane_, 8);
     const Expr low = floormod(which, 2), high = floordiv(which, 2);
     const bool along = t.side->along_depth();
-    const Expr row = row_of_warp(i) + low * Expr(8) + (along ? in : Expr(0));
+    const Expr row = row_of_warp(t_, warp_, i) + low * Expr(8) + (along ? in : Expr(0));
     const Expr step = k + high * Expr(8) + (along ? Expr(0) : in);
     return b_.load_matrix(t.side->buffer(), t.side->at(Expr(0), row, step), 4, !along);
-  }
-
-  Expr row_of_warp(int i) const {
-    return warp_ * Expr(kStreamRows * t_.tall) + Expr(std::int64_t(kStreamRows) * i);
   }
 
   /// Two right fragments of `kStreamSteps` x 8: steps along `k`, neighbours along `n`.
@@ -172,80 +97,12 @@ private:
     return {b_.shuffle(both, both, {0, 1}), b_.shuffle(both, both, {2, 3})};
   }
 
-  // --- A pass along the places
-
-  struct Pass : StreamPass {
-    std::vector<const SharedTile*> ring;
-  };
-
-  Pass pass_of(int number) const {
-    Pass pass{stream_pass(r_, f_, number), {}};
-    const auto add_tile = [&](const SharedTile* t) {
-      if (std::find(pass.ring.begin(), pass.ring.end(), t) == pass.ring.end())
-        pass.ring.push_back(t);
-    };
-    for (std::size_t p : pass.products)
-      add_tile(&memory_.right(p));
-    for (std::size_t s : pass.sums)
-      add_tile(&memory_.summed(s));
-    return pass;
-  }
-
-  void run_pass(int number) {
-    const Pass pass = pass_of(number);
-    rows_.start(pass);
-    const int ahead = t_.stages - 1;
-    const Expr most = max(ceildiv(f_.places.extent, t_.all_places()), Expr(1));
-    const auto copies = [&](const Expr& t) {
-      memory_.copy_places(batch_, pass.ring, min(t, most - Expr(1)) * Expr(t_.all_places()),
-                          floormod(t, t_.stages));
-    };
-    for (int i = 0; i < ahead; ++i) {
-      const Expr t = range_.begin + Expr(i);
-      b_.when({{t, range_.begin, range_.end}}, [&] { copies(t); });
-      b_.commit_copies();
-    }
-    // Few blocks of few threads: those of the next launch find room on each multiprocessor. What
-    // they read is behind what has been asked for here.
-    if (shares_)
-      b_.launch_dependents();
-    if (number == 0) { // what was copied first: the rows
-      b_.wait_copies(ahead);
-      b_.barrier();
-      held_.clear();
-      for (std::size_t p = 0; t_.held && p < f_.products.size(); ++p)
-        held_.push_back(left_fragments(p));
-    }
-    b_.loop(range_.begin, range_.end, Expr(1), most, Bind::Serial, [&](const Expr& t) {
-      b_.wait_copies(ahead - 1);
-      b_.barrier();
-      const Expr next = t + Expr(ahead);
-      b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
-      b_.commit_copies();
-      step(pass, t * Expr(t_.all_places()) + mine(0), floormod(t, t_.stages));
-    });
-    b_.wait_copies(0);
-    b_.barrier();
-  }
-
-  void step(const Pass& pass, const Expr& first, const Expr& stage) {
-    for (std::size_t p : pass.products)
-      make_scores(p, stage);
-    ring_ = stage;
-    e_.forget_maps();
-    // Scores of the tile, as results of their stages from here on.
-    for (int i = 0; i < t_.tall; ++i)
-      for (int j = 0; j < t_.places / kFragmentPlaces; ++j)
-        for (std::size_t p : pass.products)
-          rows_.provide_scores(
-              p, i, first, j,
-              b_.read(scores_[p][std::size_t(i * (t_.places / kFragmentPlaces) + j)]));
-    rows_.add(first);
-    for (std::size_t s : pass.sums)
+  void add_sums(const std::vector<std::size_t>& sums, const Expr& first) override {
+    for (std::size_t s : sums)
       scale_sums(s);
     // A few fragments at a time through all sums, so that their registers are free again soon.
     for (int k = 0; k < t_.places; k += kStreamSteps)
-      for (std::size_t s : pass.sums)
+      for (std::size_t s : sums)
         add_products(s, first, k);
   }
 
@@ -264,11 +121,9 @@ private:
     }
   }
 
-  void make_scores(std::size_t p, const Expr& stage) {
+  void make_scores(std::size_t p, const Expr& stage) override {
     const int across = t_.places / kFragmentPlaces;
-    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
-    for (VarId v : scores_[p])
-      b_.set(v, zero);
+    zero(scores_[p]);
     const int depth = memory_.left(p).tiles.bk;
     for (int k = 0; k < depth; k += kStreamSteps) {
       std::vector<ValueId> left;
@@ -311,23 +166,7 @@ private:
     }
   }
 
-  const Region& r_;
-  const StreamForm& f_;
-  const StreamTiles& t_;
-  const Schedule& s_;
-  ProgramBuilder b_;
-  Emitter e_;
-  StreamMemory memory_;
-  Expr thread_, warp_, lane_, group_; ///< group_: of warps that share out a tile's places
-  Arithmetic arithmetic_;
-  GpuStreamRows rows_;
-  std::optional<StreamShares> shares_;
-  std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
-  std::vector<std::vector<ValueId>> held_;           ///< left fragments, by product
-  Point batch_;
-  Expr first_row_;  ///< of the tile
-  TileRange range_; ///< along the places, of this block
-  Expr ring_;       ///< the piece of the ring that is worked on
+  std::vector<std::vector<ValueId>> held_; ///< left fragments, by product
 };
 
 constexpr Knob kGpuStreamKnobs[] = {{"warps", 1, 16}, {"tall", 1, 2}, {"places", 16, 256, 16},

@@ -28,6 +28,7 @@ struct StreamTiles {
   int threads() const { return 32 * warps * across; }
   int rows_of_warp() const { return tall * (singles ? kStreamRows / 2 : kStreamRows); }
   int rows() const { return warps * rows_of_warp(); }
+  int elements() const { return singles ? 2 : 4; } ///< that a thread has of a fragment
 };
 
 /// Columns of a sum, in whole fragments.

@@ -7,9 +7,7 @@
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/gpu_fma_time.h"
-#include "kernel/gpu_nest.h"
-#include "kernel/gpu_stream_rows.h"
-#include "kernel/gpu_stream_shares.h"
+#include "kernel/gpu_stream_tiles.h"
 #include "support/checked.h"
 
 #include <algorithm>
@@ -28,171 +26,44 @@ constexpr int kStepsAtOnce = 4;
 /// Columns and depths whose tiles fit.
 constexpr std::int64_t kMostSingles = 128;
 
-class ThreadStream {
+/// A thread's row number i of a tile.
+Expr row_of_thread(const StreamTiles& t, const Expr& warp, const Expr& lane, int i) {
+  return warp * Expr(t.rows_of_warp()) + Expr(kRowLanes * i) + floordiv(lane, kPlaceLanes);
+}
+
+std::vector<Expr> rows_of_pairs(const StreamTiles& t, const Expr& warp, const Expr& lane) {
+  std::vector<Expr> rows;
+  for (int i = 0; i < t.tall; ++i)
+    rows.push_back(row_of_thread(t, warp, lane, i));
+  return rows;
+}
+
+class ThreadStream : public TiledStream {
 public:
   ThreadStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
                const Schedule& schedule, const Target& target)
-      : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        memory_(e_, form, tiles), thread_(thread_variable(tiles.threads())),
-        warp_(floormod(floordiv(thread_, kStreamLanes), tiles.warps)),
-        lane_(floormod(thread_, kStreamLanes)),
-        group_(floordiv(thread_, kStreamLanes * tiles.warps)), pitch_(tiles.places + kStepsAtOnce),
-        arithmetic_(arithmetic_of(target)), rows_(e_, form, arithmetic_, layout()) {
+      : TiledStream(region, form, tiles, schedule, target, rows_of_pairs),
+        pitch_(tiles.places + kStepsAtOnce) {
     if (!f_.sums.empty())
       lefts_ = b_.shared("lefts", DType::F32, std::int64_t(t_.across) * t_.rows() * pitch_);
-    for (const ContractionForm& s : f_.sums)
-      carried_.push_back(pairs(stream_columns(s, t_) / kPairPlaces));
-    for (std::size_t p = 0; p < f_.products.size(); ++p)
-      scores_.push_back(pairs(t_.places / kPairPlaces));
-  }
-
-  KernelProgram run() {
-    Launch launch;
-    launch.threads = t_.threads();
-    launch.blocks_per_core = s_.blocks_per_core;
-    launch.least_shared = s_.least_shared;
-    launch.workers = Expr(1);
-    std::vector<int> parallel = f_.batch.axes;
-    parallel.insert(parallel.end(), f_.rows.axes.begin(), f_.rows.axes.end());
-    if (is_empty(r_, parallel))
-      return b_.finish(launch);
-    const Expr down = ceildiv(f_.rows.extent, t_.rows());
-    launch.workers = f_.batch.extent * down * Expr(t_.split);
-    if (t_.shares_places())
-      shares_.emplace(e_, f_, rows_, t_, arithmetic_, f_.batch.extent * down);
-    b_.grid_loop(launch.workers, [&](const Expr& worker) {
-      const Expr one = max(down, Expr(1)), number = floordiv(worker, t_.split);
-      batch_.at.assign(r_.axes.size(), Expr());
-      // The last rows first, of all batches: with a causal mask they have the most to do.
-      const Expr batches = max(f_.batch.extent, Expr(1));
-      put_index(batch_, r_, f_.batch, floormod(number, batches));
-      first_row_ = (one - Expr(1) - floordiv(number, batches)) * Expr(t_.rows());
-      tile(number, floormod(worker, t_.split));
-    });
-    return b_.finish(launch);
+    make_variables();
   }
 
 private:
-  std::vector<VarId> pairs(int across) {
-    std::vector<VarId> variables;
-    for (int i = 0; i < t_.tall * across; ++i)
-      variables.push_back(b_.variable({DType::F32, 2}));
-    return variables;
-  }
+  Expr row(int i) const { return row_of_thread(t_, warp_, lane_, i); }
 
-  GpuStreamRows::Layout layout() {
-    GpuStreamRows::Layout l;
-    l.places = t_.places;
-    l.tile = t_.all_places();
-    for (int i = 0; i < t_.tall; ++i)
-      l.row.push_back(row(i));
-    l.lane = lane_;
-    l.prepare = [this](const Expr& first, int pair) {
-      memory_.provide_vectors(rows_.point(0, first, pair), rows_.place_of(mine(0), pair), ring_);
-    };
-    return l;
-  }
-
-  /// Number i of the places that this thread's warp has of a tile.
-  Expr mine(int i) const { return group_ * Expr(t_.places) + Expr(i); }
-
-  /// This thread's row number i in a tile.
-  Expr row(int i) const {
-    return warp_ * Expr(t_.rows_of_warp()) + Expr(kRowLanes * i) + floordiv(lane_, kPlaceLanes);
-  }
-
-  void zero(const std::vector<VarId>& variables) {
-    const ValueId nothing = b_.constant(Scalar::of(DType::F32, 0.0), 2);
-    for (VarId v : variables)
-      b_.set(v, nothing);
-  }
-
-  void tile(const Expr& number, const Expr& share) {
-    b_.barrier(); // the last tile's left sides have been read
-    memory_.copy_rows(batch_, first_row_);
-    b_.commit_copies();
-    for (const auto& variables : carried_)
-      zero(variables);
-    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.all_places());
-    rows_.begin_rows(batch_, first_row_, range_);
-    if (shares_) {
-      range_ = shares_->part_of(range_, share);
-      along_places(0);
-      for (int i = 0; i < t_.tall; ++i)
-        shares_->put(group_, i, lane_, [&](std::size_t s, int j) { return summed(s, i, j); });
-      shares_->finish(number, share);
-      return;
-    }
-    for (int pass = 0; pass < f_.passes; ++pass) {
-      along_places(pass);
-      rows_.finish();
-    }
-    rows_.store_rows();
-    for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      rows_.store_sum(s, stream_columns(f_.sums[s], t_),
-                      [&](int i, int j) { return summed(s, i, j); });
-  }
-
-  /// The sums of row i's two neighbouring columns number j.
-  ValueId summed(std::size_t s, int i, int j) {
+  ValueId summed(std::size_t s, int i, int j) override {
     return b_.read(carried_[s][std::size_t(i * stream_columns(f_.sums[s], t_) / kPairPlaces + j)]);
   }
 
-  void along_places(int number) {
-    const StreamPass pass = stream_pass(r_, f_, number);
-    std::vector<const SharedTile*> ring;
-    const auto add_tile = [&](const SharedTile* t) {
-      if (std::find(ring.begin(), ring.end(), t) == ring.end())
-        ring.push_back(t);
-    };
-    for (std::size_t p : pass.products)
-      add_tile(&memory_.right(p));
-    for (std::size_t s : pass.sums)
-      add_tile(&memory_.summed(s));
-    rows_.start(pass);
-    const int ahead = t_.stages - 1;
-    const Expr most = max(ceildiv(f_.places.extent, t_.all_places()), Expr(1));
-    const auto copies = [&](const Expr& t) {
-      memory_.copy_places(batch_, ring, min(t, most - Expr(1)) * Expr(t_.all_places()),
-                          floormod(t, t_.stages));
-    };
-    for (int i = 0; i < ahead; ++i) {
-      const Expr t = range_.begin + Expr(i);
-      b_.when({{t, range_.begin, range_.end}}, [&] { copies(t); });
-      b_.commit_copies();
-    }
-    if (shares_) // blocks of the next launch find room beside these, and read behind them
-      b_.launch_dependents();
-    b_.loop(range_.begin, range_.end, Expr(1), most, Bind::Serial, [&](const Expr& t) {
-      b_.wait_copies(ahead - 1);
-      b_.barrier();
-      const Expr next = t + Expr(ahead);
-      b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
-      b_.commit_copies();
-      step(pass, t * Expr(t_.all_places()) + mine(0), floormod(t, t_.stages));
-    });
-    b_.wait_copies(0);
-    b_.barrier();
-  }
-
-  void step(const StreamPass& pass, const Expr& first, const Expr& stage) {
-    for (std::size_t p : pass.products)
-      make_scores(p, stage);
-    ring_ = stage;
-    e_.forget_maps();
-    const int across = t_.places / kPairPlaces;
-    for (int i = 0; i < t_.tall; ++i)
-      for (int j = 0; j < across; ++j)
-        for (std::size_t p : pass.products)
-          rows_.provide_pair(p, i, first, j, b_.read(scores_[p][std::size_t(i * across + j)]));
-    rows_.add(first);
-    for (std::size_t s : pass.sums) {
+  void add_sums(const std::vector<std::size_t>& sums, const Expr& first) override {
+    for (std::size_t s : sums) {
       scale_sum(s);
       add_products(s, first);
     }
   }
 
-  void make_scores(std::size_t p, const Expr& stage) {
+  void make_scores(std::size_t p, const Expr& stage) override {
     zero(scores_[p]);
     const SharedTile &left = memory_.left(p), &right = memory_.right(p);
     const int across = t_.places / kPairPlaces, depth = left.tiles.bk;
@@ -274,24 +145,8 @@ private:
             });
   }
 
-  const Region& r_;
-  const StreamForm& f_;
-  const StreamTiles& t_;
-  const Schedule& s_;
-  ProgramBuilder b_;
-  Emitter e_;
-  StreamMemory memory_;
-  Expr thread_, warp_, lane_, group_; ///< group_: of warps that share out a tile's places
-  int pitch_;                         ///< of the rows in `lefts_`
-  int lefts_ = -1;                    ///< what a sum takes of a tile's scores
-  Arithmetic arithmetic_;
-  GpuStreamRows rows_;
-  std::optional<StreamShares> shares_;
-  std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
-  Point batch_;
-  Expr first_row_;
-  TileRange range_;
-  Expr ring_; ///< the piece of the ring that is worked on
+  int pitch_;      ///< of the rows in `lefts_`
+  int lefts_ = -1; ///< what a sum takes of a tile's scores
 };
 
 /// What tiles of a stream's sides take of a block's shared memory, in f32 for each row and place.

@@ -43,7 +43,7 @@ constexpr Allowed kAllowed[] = {
     {"kernel/gpu_shares.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_skinny.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_stream.cpp", "unit name", kTemplate},
-    {"kernel/gpu_stream.cpp", "subgroup size", kTemplate},
+    {"kernel/gpu_stream_tiles.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_stream_wgmma.cpp", "subgroup size", kTemplate},
     {"kernel/gpu_sums.cpp", "subgroup size", kFragments},
     {"kernel/gpu_wgmma.cpp", "subgroup size", kTemplate},
