@@ -32,15 +32,13 @@ struct SkinnyTiles {
   int deep = 32;   ///< threads of a warp that share the depth
   int outputs = 1; ///< columns of a thread, or vectors of columns
   int warps_k = 1; ///< warps that share the depth
-  int warps_n = 1; ///< warps with columns of their own
   int unroll = 1;  ///< steps whose reads are under way together
   int rows = 1;    ///< of a block
   int split = 1;   ///< blocks that share the depth
   bool along_depth = true;
-  int threads() const { return 32 * warps_k * warps_n; }
+  int threads() const { return 32 * warps_k; }
   int columns_of_output() const { return 32 / deep * (along_depth ? 1 : lanes); }
-  int columns_of_warp() const { return columns_of_output() * outputs; }
-  int columns() const { return warps_n * columns_of_warp(); }
+  int columns() const { return columns_of_output() * outputs; }
   int step() const { return warps_k * deep * (along_depth ? lanes : 1); } ///< along the depth
   int piece() const { return step() * unroll; }
 };
@@ -58,7 +56,6 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
   const auto slices = int(f.columns.slices); // of which each thread has as many columns
   t.outputs = slices * power_of_two_upto(std::min<std::int64_t>(s.knob("outputs", 2) / slices, 16));
   t.warps_k = knob("wk", 4, 16);
-  t.warps_n = knob("wn", 1, 16);
   t.unroll = knob("unroll", 2, 32);
   t.split = int(std::max<std::int64_t>(s.split_reduce, 1));
   const std::int64_t rows = f.rows.extent.value();
@@ -75,9 +72,8 @@ public:
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
         product_(e_, {&f_, 1}, tiles.along_depth), rows_(tiles.rows),
         thread_(thread_variable(tiles.threads())) {
-    const Expr warp = floordiv(thread_, 32), lane = floormod(thread_, 32);
-    warp_k_ = floordiv(warp, t_.warps_n);
-    warp_n_ = floormod(warp, t_.warps_n);
+    const Expr lane = floormod(thread_, 32);
+    warp_k_ = floordiv(thread_, 32);
     lane_n_ = floordiv(lane, t_.deep);
     lane_k_ = floormod(lane, t_.deep);
     e_.load_policy = CachePolicy::Default;
@@ -125,9 +121,8 @@ public:
 private:
   /// First of the columns of output `i` of this thread, in the block's.
   Expr column(int i) const {
-    const Expr first = warp_n_ * Expr(t_.columns_of_warp());
     const Expr output = Expr(i * (32 / t_.deep)) + lane_n_;
-    return first + (t_.along_depth ? output : output * Expr(t_.lanes));
+    return t_.along_depth ? output : output * Expr(t_.lanes);
   }
 
   void add_up(const GpuTile& tile, const Expr& share) {
@@ -225,7 +220,7 @@ private:
   Emitter e_;
   FewRows product_;
   int rows_;
-  Expr thread_, warp_k_, warp_n_, lane_n_, lane_k_;
+  Expr thread_, warp_k_, lane_n_, lane_k_;
   int part_ = -1, shares_ = -1, arrived_ = -1;
   std::vector<VarId> sums_; ///< by row and output
 };
@@ -279,8 +274,8 @@ SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Tar
   return best;
 }
 
-constexpr Knob kGpuSkinnyKnobs[] = {{"deep", 1, 32}, {"outputs", 1, 32}, {"wk", 1, 32},
-                                    {"wn", 1, 32},   {"unroll", 1, 32},  {"rows", 0, 1 << 20}};
+constexpr Knob kGpuSkinnyKnobs[] = {
+    {"deep", 1, 32}, {"outputs", 1, 32}, {"wk", 1, 32}, {"unroll", 1, 32}, {"rows", 0, 1 << 20}};
 
 class GpuSkinnyGenerator : public Generator {
 public:
@@ -315,7 +310,6 @@ public:
       s.generator = "gpu_skinny";
       s.knobs = {{"outputs", std::max<std::int64_t>(outputs, 1)},
                  {"wk", std::max<std::int64_t>(wk, 1)},
-                 {"wn", 1},
                  {"unroll", std::max<std::int64_t>(unroll, 1)}};
       if (!deep || lanes_deep < 32)
         s.knobs["deep"] = lanes_deep;
@@ -431,11 +425,8 @@ public:
         continue;
       Schedule s;
       s.generator = "gpu_skinny";
-      s.knobs = {{"outputs", f.columns.slices},
-                 {"rows", rows},
-                 {"unroll", 1},
-                 {"wk", tiles.warps_k},
-                 {"wn", 1}};
+      s.knobs = {
+          {"outputs", f.columns.slices}, {"rows", rows}, {"unroll", 1}, {"wk", tiles.warps_k}};
       space.push_back(std::move(s));
     }
     return space;

@@ -92,7 +92,7 @@ TEST(Slices, OfSmallProductsHaveABlockForEachGroupOfRows) {
   for (const bool transposed : {false, true})
     for (const char* schedule :
          {"gpu_skinny outputs=4 rows=4 unroll=1 wk=1", "gpu_skinny outputs=4 rows=3 unroll=2 wk=2",
-          "gpu_skinny outputs=8 rows=1 unroll=1 wk=1 wn=2"})
+          "gpu_skinny outputs=8 rows=1 unroll=1 wk=1"})
       EXPECT_EQ(testing::check_schedule(case_of({.rows = 13,
                                                  .length = 18,
                                                  .depth = 70,
