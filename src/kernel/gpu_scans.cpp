@@ -430,19 +430,7 @@ private:
 
 /// Threads along the scanned axis, or along another one where that suits memory better.
 int vector_axis_of(const Region& region, const ScanForm& form) {
-  const std::vector<int> stages = all_stages(region);
-  int axis = form.axis;
-  std::int64_t best = std::max<std::int64_t>(vector_score(region, stages, form.axis), 0);
-  for (int a : form.outer) {
-    const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
-                                   [&](const Output& o) { return stride_of(region, o, a) != 0; });
-    const std::int64_t score = vector_score(region, stages, a);
-    if (apart && score > best) {
-      best = score;
-      axis = a;
-    }
-  }
-  return axis;
+  return lane_axis(region, form, vector_score(region, all_stages(region), form.axis));
 }
 
 std::int64_t rows_of(const Region& region, const ScanForm& form) {

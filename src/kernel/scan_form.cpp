@@ -1,6 +1,7 @@
 #include "kernel/scan_form.h"
 
 #include "kernel/analysis.h"
+#include "kernel/map_axes.h"
 
 #include <fmt/format.h>
 
@@ -47,6 +48,22 @@ FoundScan find_scan(const Region& region) {
       f.outer.push_back(a);
   found.ok = true;
   return found;
+}
+
+int lane_axis(const Region& region, const ScanForm& form, std::int64_t scanned) {
+  const std::vector<int> stages = all_stages(region);
+  int axis = form.axis;
+  std::int64_t best = std::max<std::int64_t>(scanned, 0);
+  for (int a : form.outer) {
+    const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
+                                   [&](const Output& o) { return stride_of(region, o, a) != 0; });
+    const std::int64_t score = vector_score(region, stages, a);
+    if (apart && score > best) {
+      best = score;
+      axis = a;
+    }
+  }
+  return axis;
 }
 
 ScanCut cut_scan(const Expr& extent, std::int64_t piece, std::int64_t together) {

@@ -27,6 +27,10 @@ struct FoundScan {
 };
 FoundScan find_scan(const Region& region);
 
+/// The axis of the lanes: one along which all results lie apart and which suits memory better than
+/// any other, or the scanned one, whose score (vector_score) is `scanned`.
+int lane_axis(const Region& region, const ScanForm& form, std::int64_t scanned);
+
 /// How the axis is cut. Everything follows from the schedule and the shape: neither results nor
 /// places in memory depend on the workers.
 struct ScanCut {

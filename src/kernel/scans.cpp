@@ -261,21 +261,10 @@ ScanShape shape_of(const Region& region, const ScanForm& form, const Schedule& s
   shape.store_policy = schedule.store_policy;
   shape.lanes = lanes_for(region, stages,
                           schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
-  shape.vector_axis = form.axis;
-  const std::int64_t along = vector_score(region, stages, form.axis);
-  std::int64_t best = std::max<std::int64_t>(along, 0);
   // Of short rows, most lanes would be empty.
-  if (about(region.axes[std::size_t(form.axis)].extent) * 2 < shape.lanes)
-    best = 0;
-  for (int a : form.outer) {
-    const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
-                                   [&](const Output& o) { return stride_of(region, o, a) != 0; });
-    const std::int64_t score = vector_score(region, stages, a);
-    if (apart && score > best) {
-      best = score;
-      shape.vector_axis = a;
-    }
-  }
+  const bool is_short = about(region.axes[std::size_t(form.axis)].extent) * 2 < shape.lanes;
+  shape.vector_axis =
+      lane_axis(region, form, is_short ? 0 : vector_score(region, stages, form.axis));
   shape.copies = int(schedule.knob("copies", 4));
   if (shape.vector_axis == form.axis)
     return shape;
