@@ -36,7 +36,7 @@ bool Leaf::depends(const std::set<int>& axes) const {
 }
 
 bool FactorReader::read(NodeId id, const std::vector<int>& axis, bool divides,
-          std::vector<Leaf>& leaves) const {
+                        std::vector<Leaf>& leaves) const {
   const View& view = facts_.view(id);
   const Node& node = graph_[view.base];
   if (!view.map.is_total() || node.dtype != DType::F32)
@@ -101,7 +101,8 @@ std::optional<double> FactorReader::value_of(NodeId id) const {
   return node.attrs.value.as_double();
 }
 
-bool FactorReader::is_minus_maximum(NodeId id, NodeId x, const std::vector<std::int64_t>& axes) const {
+bool FactorReader::is_minus_maximum(NodeId id, NodeId x,
+                                    const std::vector<std::int64_t>& axes) const {
   const Node& mul = graph_[id];
   if (mul.op != Op::Mul)
     return false;
@@ -116,8 +117,7 @@ bool FactorReader::is_minus_maximum(NodeId id, NodeId x, const std::vector<std::
       base = next.base;
     }
     const Node& top = graph_[base];
-    if (top.op != Op::ReduceMax || top.inputs[0] != x || top.attrs.axes != axes ||
-        !map.is_total())
+    if (top.op != Op::ReduceMax || top.inputs[0] != x || top.attrs.axes != axes || !map.is_total())
       continue;
     std::size_t dim = 0;
     bool same_row = true;
@@ -133,8 +133,7 @@ bool FactorReader::is_minus_maximum(NodeId id, NodeId x, const std::vector<std::
   return false;
 }
 
-bool FactorReader::is_deviation(const Leaf& factor, const std::set<int>& over,
-                                NodeId* mean) const {
+bool FactorReader::is_deviation(const Leaf& factor, const std::set<int>& over, NodeId* mean) const {
   const Node& add = graph_[factor.base];
   if (add.op != Op::Add || factor.divides)
     return false;

@@ -89,10 +89,11 @@ double column_passes_clocks(const ColumnBlock& block, std::int64_t tiles, std::i
   const std::int64_t blocks = quotient(tiles, target.workers);
   const std::int64_t waves =
       quotient(blocks, std::max<std::int64_t>(1, kThreadsOfColumns / block.threads));
-  const double waits = double(waves) * passes *
-                       (double(quotient(depth, block.down * kCopies)) * kWait + meeting(block.down));
-  const double each = std::max(double(sectors(block.row)) / kBytes,
-                               double(quotient(block.row, kLineBytes)));
+  const double waits =
+      double(waves) * passes *
+      (double(quotient(depth, block.down * kCopies)) * kWait + meeting(block.down));
+  const double each =
+      std::max(double(sectors(block.row)) / kBytes, double(quotient(block.row, kLineBytes)));
   const double moved = double(blocks) * each * double(depth) * passes;
   return std::max(waits, moved) + 0.3 * std::min(waits, moved);
 }
@@ -114,9 +115,9 @@ double column_sums_clocks(const ColumnBlock& block, const ColumnWork& work, std:
   const double read = whole * each / kMemoryBytes +
                       std::max(double(left) * each / double(target.workers) / kMemoryBytes,
                                busiest * each / kCoreBytes);
-  const double loads = double(quotient(blocks, slots)) *
-                           double(quotient(rows, block.down * kCopies)) * kWait +
-                       (whole + busiest) * std::max(lines, math);
+  const double loads =
+      double(quotient(blocks, slots)) * double(quotient(rows, block.down * kCopies)) * kWait +
+      (whole + busiest) * std::max(lines, math);
   double together = meeting(block.down);
   if (parts > 1)
     together += together + kLast + double(quotient(parts, block.down)) * kRound;
