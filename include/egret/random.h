@@ -47,7 +47,7 @@ Tensor randn(const Shape& shape, Generator& generator, DType dtype = DType::F32)
 Tensor normal(const Shape& shape, double mean, double deviation, Generator& generator,
               DType dtype = DType::F32);
 /// Integers in [low, high), of an integer dtype (Error(DType)): the top bits of a 32-bit number
-/// times the width. Error(Value) unless low < high <= low + 2^32.
+/// times the width. Error(Value) unless low < high <= low + 2^32 and the dtype has them all.
 Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generator& generator,
                DType dtype = DType::I64);
 /// true with probability p (a multiple of 2^-32); Error(Value) for p outside of 0..1.

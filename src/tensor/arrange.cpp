@@ -12,13 +12,22 @@ namespace {
 
 // The elements of a triangle, from the columns of each row.
 template <class F>
-Tensor triangle(std::int64_t rows, std::int64_t columns, const char* who, F&& span) {
+Tensor triangle(std::int64_t rows, std::int64_t columns, std::int64_t offset, const char* who,
+                F&& span) {
   if (rows < 0 || columns < 0)
     fail(ErrorKind::Value, "{}: {} rows and {} columns; numbers must not be negative", who, rows,
          columns);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40; // elements of the matrix
+  if (columns > 0 && rows > kMost / columns)
+    fail(ErrorKind::Value, "{}: the indices of {} rows and {} columns are too many", who, rows,
+         columns);
   std::vector<std::int64_t> at[2];
+  if (columns == 0)
+    rows = 0;
+  // Rows lie within an offset of all columns, and of none beyond.
+  offset = std::clamp(offset, -rows, columns);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const auto [begin, end] = span(row);
+    const auto [begin, end] = span(row + offset);
     for (std::int64_t column = std::max<std::int64_t>(0, begin); column < std::min(columns, end);
          ++column) {
       at[0].push_back(row);
@@ -44,6 +53,8 @@ Tensor vander(const Operand& a, std::optional<std::int64_t> columns, bool increa
     fail(ErrorKind::Value, "vander: {} columns; the number must not be negative", n);
   if (n == 0)
     return zeros({a.shape()[0], 0}, a.dtype());
+  const Shape whole = {a.shape()[0], Expr(n)};
+  named("vander", [&] { return expand(constant(a.dtype(), 1), whole); }); // is it possible?
   std::vector<Tensor> powers = {ones_like(a)};
   while (std::ssize(powers) < n)
     powers.push_back(powers.back() * a);
@@ -53,14 +64,14 @@ Tensor vander(const Operand& a, std::optional<std::int64_t> columns, bool increa
 }
 
 Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
-  return triangle(rows, columns, "tril_indices", [&](std::int64_t row) {
-    return Span{0, row + offset + 1};
+  return triangle(rows, columns, offset, "tril_indices", [&](std::int64_t diagonal) {
+    return Span{0, diagonal + 1};
   });
 }
 
 Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
-  return triangle(rows, columns, "triu_indices", [&](std::int64_t row) {
-    return Span{row + offset, columns};
+  return triangle(rows, columns, offset, "triu_indices", [&](std::int64_t diagonal) {
+    return Span{diagonal, columns};
   });
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace egret {
 
@@ -43,7 +44,7 @@ void check_shape(const Shape& shape, const char* who) {
 
 Tensor filled(const Shape& shape, const Tensor& value, const char* who) {
   check_shape(shape, who);
-  return made_here(broadcast_to(value, shape, who));
+  return named(who, [&] { return made_here(broadcast_to(value, shape, who)); });
 }
 
 Tensor in_storage(DType dtype, const Shape& shape, runtime::StoragePtr storage, std::size_t bytes) {
@@ -177,10 +178,18 @@ Tensor arange(Number begin, Number end, Number step, std::optional<DType> dtype)
   const DType type = dtype ? *dtype : integer ? DType::I64 : DType::F32;
   std::int64_t count;
   if (integer) {
-    const std::int64_t distance = end.as_int() - begin.as_int(), s = step.as_int();
-    count = (distance > 0) == (s > 0) && distance != 0
-                ? (std::abs(distance) + std::abs(s) - 1) / std::abs(s)
-                : 0;
+    // Distances of 64-bit numbers, which may not fit one themselves.
+    const auto a = static_cast<std::uint64_t>(begin.as_int()),
+               b = static_cast<std::uint64_t>(end.as_int()),
+               s = static_cast<std::uint64_t>(step.as_int());
+    const bool up = step.as_int() > 0;
+    std::uint64_t most = 0;
+    if (up ? begin.as_int() < end.as_int() : begin.as_int() > end.as_int())
+      most = ((up ? b - a : a - b) - 1) / (up ? s : 0 - s) + 1;
+    if (!std::in_range<std::int64_t>(most))
+      fail(ErrorKind::Value, "arange: from {} to {} in steps of {} are too many elements",
+           begin.as_int(), end.as_int(), step.as_int());
+    count = static_cast<std::int64_t>(most);
   } else {
     const double steps = (end.as_double() - begin.as_double()) / step.as_double();
     if (!std::isfinite(steps) || steps > 9e18)
@@ -191,9 +200,11 @@ Tensor arange(Number begin, Number end, Number step, std::optional<DType> dtype)
   }
   const bool plain = begin.as_double() == 0 && step.as_double() == 1;
   const DType inner = integer ? DType::I64 : type == DType::F64 ? DType::F64 : DType::F32;
-  if (plain && type != DType::Bool)
-    return made_here(iota(count, type));
-  return made_here((iota(count, inner) * step + begin).to(type));
+  return named("arange", [&] {
+    if (plain && type != DType::Bool)
+      return made_here(iota(count, type));
+    return made_here((iota(count, inner) * step + begin).to(type));
+  });
 }
 
 Tensor linspace(double begin, double end, std::int64_t count, DType dtype) {
@@ -204,18 +215,23 @@ Tensor linspace(double begin, double end, std::int64_t count, DType dtype) {
   const DType wide = dtype == DType::F64 ? DType::F64 : DType::F32;
   const double step = count > 1 ? (end - begin) / static_cast<double>(count - 1) : 0;
   // Counted from the nearer end, so that both ends are exact.
-  const Tensor i = iota(count, wide);
+  const Tensor i = named("linspace", [&] { return iota(count, wide); });
   const Tensor up = i * step + begin;
   const Tensor down = (static_cast<double>(count - 1) - i) * -step + end;
   return made_here(where(i * 2 < static_cast<double>(count), up, down).to(dtype));
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype) {
-  if (columns < 0)
-    columns = rows;
   if (rows < 0)
     fail(ErrorKind::Value, "eye: {} rows; the number must not be negative", rows);
-  return made_here(eq(unsqueeze(iota(rows, DType::I64), 1), iota(columns, DType::I64)).to(dtype));
+  if (columns < -1)
+    fail(ErrorKind::Value, "eye: {} columns; the number must not be negative", columns);
+  if (columns < 0)
+    columns = rows;
+  return named("eye", [&] {
+    const Tensor row = unsqueeze(iota(rows, DType::I64), 1);
+    return made_here(eq(row, iota(columns, DType::I64)).to(dtype));
+  });
 }
 
 } // namespace egret

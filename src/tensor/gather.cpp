@@ -125,7 +125,8 @@ Tensor one_hot(const Operand& index, std::int64_t classes, DType dtype) {
   require_integer(index, "one_hot", "the indices");
   if (classes < 0)
     fail(ErrorKind::Value, "one_hot: {} classes; the number must not be negative", classes);
-  return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype);
+  return named("one_hot",
+               [&] { return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype); });
 }
 
 Tensor positions(const Expr& count) {
@@ -428,7 +429,9 @@ Tensor bincount(const Operand& index, std::int64_t length, const Operand& weight
     fail(ErrorKind::Shape, "bincount: weights {} and indices {} differ", shape_of(weights),
          shape_of(index));
   const Tensor counted = weights.defined() ? Tensor(weights) : ones(index.shape(), DType::I64);
-  return index_add(zeros({length}, counted.dtype()), index.flatten(), counted.flatten(), 0);
+  const Tensor none = named(
+      "bincount", [&] { return broadcast_to(constant(counted.dtype(), 0), {length}, "bincount"); });
+  return index_add(none, index.flatten(), counted.flatten(), 0);
 }
 
 Tensor isin(const Operand& a, const Operand& set) {

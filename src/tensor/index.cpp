@@ -28,7 +28,10 @@ Range range_of(const Slice& slice, const Expr& size, const char* who) {
   if (slice.step == 0)
     fail(ErrorKind::Index, "{}: a slice with step 0 goes nowhere; give a positive or negative step",
          who);
-  const bool back = slice.step < 0;
+  // A step beyond the axis takes one element, as one of the axis' size does.
+  const std::int64_t most = std::max<std::int64_t>(1, size.upper());
+  const std::int64_t step = std::clamp(slice.step, -most, most);
+  const bool back = step < 0;
   const Expr lowest = back ? -1 : 0, highest = back ? size - 1 : size;
   auto cut = [&](std::optional<std::int64_t> end, const Expr& otherwise) {
     if (!end)
@@ -38,11 +41,11 @@ Range range_of(const Slice& slice, const Expr& size, const char* who) {
   };
   Range range;
   range.size = size;
-  range.step = slice.step;
+  range.step = step;
   range.begin = cut(slice.begin, back ? highest : lowest);
   const Expr end = cut(slice.end, back ? lowest : highest);
   const Expr distance = egret::max(back ? range.begin - end : end - range.begin, 0);
-  range.count = ceildiv(distance, back ? -slice.step : slice.step);
+  range.count = ceildiv(distance, back ? -step : step);
   return range;
 }
 
@@ -249,7 +252,7 @@ Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) 
   axis = axis_of(axis, rank(), shape(), "narrow");
   const Expr& size = shape()[static_cast<std::size_t>(axis)];
   if (!proves_less_equal(0, begin) || !proves_less_equal(0, length) ||
-      !proves_less_equal(begin + length, size))
+      !proves_less_equal(length, size - begin))
     fail(ErrorKind::Index, "narrow: {} elements from {} do not lie within axis {} of {} (size {})",
          length.str(), begin.str(), axis, shape_of(*this), size.str());
   std::vector<Range> ranges;
@@ -298,6 +301,12 @@ Tensor lower_mask(const Expr& rows, const Expr& columns, const Expr& diagonal, c
   return coordinate(box, 1, who) < coordinate(box, 0, who) + number_of(diagonal + 1, DType::I64);
 }
 
+// A diagonal that can be counted with: no axis is longer.
+std::int64_t within_sizes(std::int64_t diagonal) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  return std::clamp(diagonal, -kMost, kMost);
+}
+
 void require_matrix(const Tensor& a, const char* who) {
   Access::held(a, who);
   if (a.rank() < 2)
@@ -309,12 +318,14 @@ void require_matrix(const Tensor& a, const char* who) {
 
 Tensor tril(const Operand& a, std::int64_t diagonal) {
   require_matrix(a, "tril");
+  diagonal = within_sizes(diagonal);
   const Shape& s = a.shape();
   return where(lower_mask(s[s.size() - 2], s[s.size() - 1], diagonal, "tril"), a, false);
 }
 
 Tensor triu(const Operand& a, std::int64_t diagonal) {
   require_matrix(a, "triu");
+  diagonal = within_sizes(diagonal);
   const Shape& s = a.shape();
   return where(lower_mask(s[s.size() - 2], s[s.size() - 1], diagonal - 1, "triu"), zeros_like(a),
                a);

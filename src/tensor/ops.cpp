@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 namespace egret::detail {
@@ -16,6 +17,15 @@ bool is_one(const Expr& dim) noexcept {
 }
 
 } // namespace
+
+void rethrow_as(const Error& error, const char* who) {
+  const std::string_view message = error.what();
+  const std::size_t end = std::min(message.find(": "), message.size());
+  const std::string_view name = message.substr(0, end);
+  if (name != "expression" && !op_named(name))
+    throw; // the same, whatever its class
+  fail(error.kind(), "{}{}", who, message.substr(end));
+}
 
 NodePtr apply_node(Op op, Inputs&& inputs, const ir::Attrs& attrs, const char* who) {
   Placement placement;

@@ -14,6 +14,19 @@
 
 namespace egret::detail {
 
+/// Throws `error`, which is being handled, again; where it names an operation of the table, or the
+/// arithmetic of sizes, it names `who`, the user's function, instead.
+[[noreturn]] void rethrow_as(const Error& error, const char* who);
+/// What `make` returns, for functions made of other operations; its errors name `who`.
+template <class F>
+auto named(const char* who, F&& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    rethrow_as(error, who);
+  }
+}
+
 /// One operation of the table on tensors as they are.
 Tensor apply(Op op, std::initializer_list<const Tensor*> operands, const ir::Attrs& attrs,
              const char* who);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace egret {
 
@@ -206,6 +207,13 @@ Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generato
   const std::uint64_t width = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (low >= high || width > (std::uint64_t{1} << 32))
     fail(ErrorKind::Value, "randint: [{}, {}) must hold between 1 and 2^32 integers", low, high);
+  const auto bits = static_cast<int>(8 * size_of(dtype)) - (is_signed(dtype) ? 1 : 0);
+  const std::int64_t most =
+      bits >= 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << bits) - 1;
+  const std::int64_t least = is_signed(dtype) ? -most - 1 : 0;
+  if (low < least || high - 1 > most)
+    fail(ErrorKind::Value, "randint: [{}, {}) does not lie within the numbers of {}", low, high,
+         name_of(dtype));
   const Tensor scaled =
       (generator.bits(shape) * Access::wrap(number_node(Scalar::from_bits(DType::U64, width)))) >>
       32;

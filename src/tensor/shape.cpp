@@ -105,7 +105,7 @@ Tensor reshape(const Operand& a, const Shape& shape) {
       if (wanted[i].lower() < 0)
         fail(ErrorKind::Shape, "reshape: dim {} of {} is negative; only -1 (to be found) may be", i,
              to_string(shape));
-      known = known * wanted[i];
+      known = named("reshape", [&] { return known * wanted[i]; });
     }
   }
   const Expr count = element_count(a.shape());
@@ -279,7 +279,7 @@ Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::
     attrs.after.push_back(after[i]);
   }
   attrs.value = value.in(a.dtype());
-  return apply(Op::Pad, {&a}, std::move(attrs), "pad");
+  return named("pad", [&] { return apply(Op::Pad, {&a}, std::move(attrs), "pad"); });
 }
 
 Tensor repeat(const Operand& a, std::vector<std::int64_t> times) {
@@ -296,9 +296,9 @@ Tensor repeat(const Operand& a, std::vector<std::int64_t> times) {
     const Expr dim = i < front ? Expr(1) : a.shape()[i - front];
     split.insert(split.end(), {Expr(1), dim});
     grown.insert(grown.end(), {Expr(times[i]), dim});
-    whole.push_back(Expr(times[i]) * dim);
+    whole.push_back(named("repeat", [&] { return Expr(times[i]) * dim; }));
   }
-  return reshape(expand(reshape(a, split), grown), whole);
+  return named("repeat", [&] { return reshape(expand(reshape(a, split), grown), whole); });
 }
 
 } // namespace egret

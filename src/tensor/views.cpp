@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace egret {
 
@@ -66,6 +67,9 @@ std::int64_t checked_factor(const Tensor& a, std::int64_t factor, const char* wh
          shape_of(a));
   if (factor < 1)
     fail(ErrorKind::Value, "{}: the factor is {}; it must be positive", who, factor);
+  constexpr std::int64_t kMost = 1 << 20; // the results of more cannot be stored
+  if (factor > kMost)
+    fail(ErrorKind::Value, "{}: the factor is {}; at most {} is possible", who, factor, kMost);
   return factor;
 }
 
@@ -87,8 +91,10 @@ Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis
   one.insert(one.begin() + axis + 1, Expr(1));
   Shape grown = one;
   grown[place(axis) + 1] = times;
-  whole[place(axis)] = whole[place(axis)] * times;
-  return reshape(expand(reshape(a, one), grown), whole);
+  return named("repeat_interleave", [&] {
+    whole[place(axis)] = whole[place(axis)] * times;
+    return reshape(expand(reshape(a, one), grown), whole);
+  });
 }
 
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
@@ -257,7 +263,8 @@ Tensor unfold(const Operand& a, std::int64_t axis, std::int64_t length, std::int
   if (length > a.size(axis))
     fail(ErrorKind::Shape, "unfold: windows of {} do not fit axis {} of {}", length, axis,
          shape_of(a));
-  const WindowedAxis line{{length, step}};
+  // A step beyond the axis leaves one window, as one of the axis' size does.
+  const WindowedAxis line{{length, std::min(step, a.size(axis))}};
   const Scalar none = Scalar::of(a.dtype(), std::int64_t{0});
   return movedim(windows_of(a, axis, {line}, none, "unfold"), axis + 1, -1);
 }
@@ -270,6 +277,7 @@ Tensor diagonal(const Operand& a, std::int64_t offset, std::int64_t first, std::
     fail(ErrorKind::Axis, "diagonal: axis {} is given twice for {}; name two", first, shape_of(a));
   Tensor x = movedim(a, {first, second}, {-2, -1});
   const std::int64_t r = x.rank() - 2, c = x.rank() - 1;
+  offset = std::clamp(offset, -x.size(r), x.size(c)); // none lies further out
   const std::int64_t down = std::max<std::int64_t>(0, -offset),
                      right = std::max<std::int64_t>(0, offset);
   const std::int64_t n = std::max<std::int64_t>(0, std::min(x.size(r) - down, x.size(c) - right));
@@ -296,6 +304,10 @@ Tensor diag_embed(const Operand& a, std::int64_t offset) {
   const std::int64_t r = a.rank() - 1, c = a.rank(), n = a.size(r);
   const Scalar zero = Scalar::of(a.dtype(), std::int64_t{0});
   Shape shape(a.shape().begin(), a.shape().end() - 1);
+  std::int64_t side = 0; // of the matrix
+  if (offset == std::numeric_limits<std::int64_t>::min() ||
+      __builtin_add_overflow(n, std::abs(offset), &side))
+    fail(ErrorKind::Value, "diag_embed: a diagonal {} of {} is too far out", offset, shape_of(a));
   Tensor x;
   if (n == 0) {
     shape.insert(shape.end(), {Expr(0), Expr(0)});
@@ -309,8 +321,10 @@ Tensor diag_embed(const Operand& a, std::int64_t offset) {
   }
   const std::int64_t down = std::max<std::int64_t>(0, -offset),
                      right = std::max<std::int64_t>(0, offset);
-  x = framed(x, r, down, right, zero, "diag_embed");
-  return framed(x, c, right, down, zero, "diag_embed");
+  return named("diag_embed", [&] {
+    x = framed(x, r, down, right, zero, "diag_embed");
+    return framed(x, c, right, down, zero, "diag_embed");
+  });
 }
 
 Tensor diag(const Operand& a, std::int64_t offset) {
