@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <filesystem>
+#include <system_error>
+
 namespace egret::compiler {
 
 bool SqliteError::damaged() const noexcept {
@@ -46,6 +49,11 @@ std::string uri_of(const std::filesystem::path& path, Sqlite::Mode mode) {
 } // namespace
 
 Sqlite::Sqlite(const std::filesystem::path& path, Mode mode, int busy_milliseconds) {
+  // SQLite would wait for whoever writes to a pipe.
+  std::error_code unknown;
+  if (const auto status = std::filesystem::status(path, unknown);
+      std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw SqliteError(SQLITE_CANTOPEN, "it is not a regular file");
   sqlite3* handle = nullptr;
   const int flags = mode == Mode::ReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
                                             : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;

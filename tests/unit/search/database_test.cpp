@@ -169,6 +169,23 @@ TEST(TuningDatabase, AFolderThatCannotBeMadeIsOneWarning) {
   EXPECT_NE(warnings.all[0].find("cannot be written to"), std::string::npos) << warnings.all[0];
 }
 
+TEST(TuningDatabase, AFileThatIsNoRegularOneIsNotWaitedFor) {
+  const test::TempFolder folder;
+  ASSERT_EQ(::mkfifo(TuningDatabase::file_in(folder.path()).c_str(), 0600), 0); // without a writer
+  const Warnings warnings;
+  for (const Mode mode : {Mode::Normal, Mode::Frozen, Mode::Inspect}) {
+    TuningDatabase database(folder.path(), mode);
+    database.put(tuning_key(1), tuning_choice(1));
+    EXPECT_FALSE(database.choice(tuning_key(1)));
+  }
+  for (const std::string& warning : warnings.all)
+    EXPECT_NE(warning.find("it is not a regular file"), std::string::npos) << warning;
+  EXPECT_FALSE(warnings.all.empty());
+  const auto wrong = TuningDatabase(folder.path(), Mode::Inspect).verify();
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_NE(wrong[0].find("it is not a regular file"), std::string::npos) << wrong[0];
+}
+
 TEST(TuningDatabase, AFullDiskIsOneWarningAndReadingGoesOn) {
   const test::TempFolder folder;
   const pid_t child = fork(); // the limit is the process's
