@@ -17,21 +17,22 @@
 #include <cstring>
 #include <filesystem>
 
-extern char** environ;
-
 namespace egret::compiler {
 
 namespace fs = std::filesystem;
 
 std::string find_worker() {
-  if (const char* named = std::getenv("EGRET_WORKER")) {
-    if (access(named, X_OK) == 0)
+  const auto runs = [](const fs::path& file) {
+    return access(file.c_str(), X_OK) == 0 && !fs::is_directory(file);
+  };
+  if (const char* named = std::getenv("EGRET_WORKER"); named && *named) {
+    if (runs(named))
       return named;
     fail(ErrorKind::File, "worker: EGRET_WORKER names {}, which cannot be run", named);
   }
   const fs::path folder = own_folder();
   for (const fs::path& file : {folder / "egret", folder / ".." / "bin" / "egret"})
-    if (access(file.c_str(), X_OK) == 0 && !fs::is_directory(file))
+    if (runs(file))
       return file.string();
   fail(ErrorKind::File,
        "worker: there is no egret command in {0} or {0}/../bin; set EGRET_WORKER to its path",

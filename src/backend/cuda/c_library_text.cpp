@@ -103,7 +103,7 @@ static int eg_find_driver(void) {
   void* library = 0;
   void* found = 0;
   if (eg_cu.library) return EG_OK;
-  if (named)
+  if (named && *named)
     library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
   else
     for (int i = 0; i < 3 && !library; ++i) library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);

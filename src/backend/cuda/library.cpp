@@ -1,15 +1,15 @@
 #include "backend/cuda/library.h"
 
-#include <dlfcn.h>
+#include "backend/common/host_machine.h"
 
-#include <cstdlib>
+#include <dlfcn.h>
 
 namespace egret::backend::cuda {
 
 LibraryPaths default_paths() {
   LibraryPaths paths;
-  if (const char* only = std::getenv("EGRET_CUDA_DRIVER"))
-    paths.driver = {only};
+  if (const std::string_view only = environment("EGRET_CUDA_DRIVER"); !only.empty())
+    paths.driver = {std::string(only)};
   else
     paths.driver = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
                     "/usr/lib/wsl/lib/libcuda.so.1"};
@@ -19,14 +19,14 @@ LibraryPaths default_paths() {
 }
 
 std::vector<std::string> toolkit_paths(const std::string& name, const char* only) {
-  if (const char* path = std::getenv(only))
-    return {path};
+  if (const std::string_view path = environment(only); !path.empty())
+    return {std::string(path)};
   const char* versions[] = {".so.13", ".so.12", ".so"};
   std::vector<std::string> paths, folders;
   for (const char* version : versions)
     paths.push_back(name + version);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable))
+    if (const std::string_view home = environment(variable); !home.empty())
       folders.push_back(std::string(home) + "/lib64/");
   folders.insert(folders.end(),
                  {"/usr/local/cuda/lib64/", "/usr/local/cuda-13/lib64/",

@@ -429,6 +429,9 @@ int main(void) {
       std::system((there + "EGRET_CUDA_DRIVER=/nowhere/libcuda.so.1 ./program >said").c_str());
   EXPECT_EQ(WEXITSTATUS(code), kNoDevice);
   expect_contains(test::read_file(folder_ / "said"), "grow: no CUDA driver: /nowhere/libcuda.so.1");
+  // An empty variable counts as not set: the program itself is not taken for a driver.
+  std::system((there + "EGRET_CUDA_DRIVER= ./program >said").c_str());
+  EXPECT_EQ(test::read_file(folder_ / "said").find("lacks"), std::string::npos);
 }
 
 } // namespace

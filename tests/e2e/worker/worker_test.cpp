@@ -113,8 +113,13 @@ TEST(MeasurementProcess, IsFoundByTheVariableOrBesideTheProgram) {
     egret::testing::ScopedEnvironment named("EGRET_WORKER", "/bin/true");
     EXPECT_EQ(find_worker(), "/bin/true");
   }
-  egret::testing::ScopedEnvironment wrong("EGRET_WORKER", "/nowhere/egret");
-  EXPECT_THROW(find_worker(), Error);
+  for (const char* name : {"/nowhere/egret", "/tmp"}) { // the second is a folder
+    egret::testing::ScopedEnvironment wrong("EGRET_WORKER", name);
+    EXPECT_THROW(find_worker(), Error);
+  }
+  // Beside a test's program the command is found: an empty variable counts as not set.
+  egret::testing::ScopedEnvironment empty("EGRET_WORKER", "");
+  EXPECT_TRUE(find_worker().ends_with("egret")) << find_worker();
 }
 
 } // namespace

@@ -37,6 +37,19 @@ TEST(CudaErrors, NoDriverNamesWhatWasTriedAndThatTheCpuServes) {
   EXPECT_TRUE(mentions(said, "CPU")) << said;
 }
 
+TEST(CudaErrors, EmptyVariablesNameNoFiles) {
+  const egret::testing::ScopedEnvironment driver("EGRET_CUDA_DRIVER", ""), nvrtc("EGRET_NVRTC", ""),
+      cublaslt("EGRET_CUBLASLT", "");
+  const LibraryPaths paths = default_paths();
+  EXPECT_EQ(paths.driver.at(0), "libcuda.so.1");
+  for (const auto* list : {&paths.driver, &paths.nvrtc, &paths.cublaslt})
+    for (const std::string& path : *list)
+      EXPECT_NE(path, ""); // the dynamic linker opens the program itself for it
+  const egret::testing::ScopedEnvironment home("CUDA_HOME", "");
+  for (const std::string& path : default_paths().nvrtc)
+    EXPECT_FALSE(path.starts_with("/lib64/")) << path;
+}
+
 TEST(CudaErrors, ALibraryThatIsNoDriverIsNamedWithWhatItLacks) {
   const std::string said = error_of(ErrorKind::Device, [] { Driver::load(kWrong); });
   EXPECT_TRUE(mentions(said, "libm.so.6 is no usable driver")) << said;
