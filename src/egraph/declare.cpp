@@ -285,7 +285,7 @@ void Interpreter::combined_command(Sexp sexp) {
   engine.rulesets.push_back(std::move(ruleset));
 }
 
-void Interpreter::add_rule(Typed typed, RuleHow how, Span span) {
+void Interpreter::add_rule(const Typed& typed, RuleHow how, Span span) {
   LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule(span);
   Rule rule;
   rule.name = std::move(how.name);

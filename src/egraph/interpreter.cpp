@@ -3,10 +3,9 @@
 #include "egraph/lower.h"
 #include "egraph/print.h"
 #include "support/fail.h"
+#include "support/read_text.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 namespace egret::egraph {
 
@@ -47,13 +46,7 @@ void Interpreter::run_text(std::string name, std::string text, std::uint32_t fir
 }
 
 void Interpreter::run_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::error_code ignored;
-  if (!in || std::filesystem::is_directory(path, ignored))
-    egret::fail(ErrorKind::File, "{}: cannot be read", path.string());
-  std::stringstream text;
-  text << in.rdbuf();
-  run_source(engine.sources.add(path.string(), std::move(text).str()), path.parent_path());
+  run_source(engine.sources.add(path.string(), read_text(path)), path.parent_path());
 }
 
 void Interpreter::run_source(std::uint32_t file, const std::filesystem::path& directory) {
@@ -121,7 +114,7 @@ void Interpreter::stop_if_cancelled() const {
     egret::fail(ErrorKind::State, "interrupted");
 }
 
-void Interpreter::run_actions(Typed typed) {
+void Interpreter::run_actions(const Typed& typed) {
   LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule();
   Actor actor(engine);
   const ActionProgram* program = &lowered.action;
@@ -218,7 +211,8 @@ std::string Interpreter::why_not(Sexp check) {
       std::optional<std::string> value = shown_value(fact[s]);
       if (!value)
         return out;
-      sides += (s == 1 ? "" : " and ") + *value;
+      sides += s == 1 ? "" : " and ";
+      sides += *value;
     }
     return sides.empty() ? out : out + ": its sides are " + sides;
   }

@@ -87,11 +87,11 @@ private:
     bool naive = false;
     bool include_subsumed = false;
   };
-  void add_rule(Typed typed, RuleHow how, Span span);
+  void add_rule(const Typed& typed, RuleHow how, Span span);
   std::uint64_t count_of(Sexp sexp) const;
   std::string text_of(Sexp sexp) const;
   TypeChecker checker() { return {engine.signature, engine.sources, engine.pools}; }
-  void run_actions(Typed typed);
+  void run_actions(const Typed& typed);
   /// Evaluates an expression now; what it mentions is built.
   std::pair<SortId, Value> evaluate(Sexp sexp);
   Value represented(SortId sort, Value value) const;

@@ -4,9 +4,11 @@
 #include "egraph/interpreter.h"
 #include "egraph/print.h"
 #include "support/fail.h"
+#include "support/read_text.h"
 
 #include <charconv>
 #include <fstream>
+#include <sstream>
 
 namespace egret::egraph {
 
@@ -18,6 +20,7 @@ TermGraph extract_dag(const Engine& engine, SortId sort, Value value, const Node
   std::vector<Value> ids;
   mentioned_classes(engine, sort, value, ids);
   std::vector<std::uint32_t> classes;
+  classes.reserve(ids.size());
   for (Value id : ids)
     classes.push_back(problem.dense[id]);
   DagSolution solution = best_dag(problem, classes);
@@ -293,10 +296,14 @@ void Interpreter::input_command(Sexp sexp) {
   std::filesystem::path path = fact_directory / sexp[2].string();
   if (fact_directory.empty())
     path = find_file(path);
-  std::ifstream in(path);
+  std::ifstream file(path);
   std::error_code ignored;
-  if (!in || std::filesystem::is_directory(path, ignored))
+  if (!file || std::filesystem::is_directory(path, ignored))
     engine.sources.fail(ErrorKind::File, sexp[2].span(), path.string() + ": cannot be read");
+  // A pipe or a device may never end: only so much of it is read.
+  const bool regular = std::filesystem::is_regular_file(path, ignored);
+  std::istringstream others(regular ? std::string() : read_text(path));
+  std::istream& in = regular ? static_cast<std::istream&>(file) : others;
   Actor actor(engine);
   std::string text;
   for (std::uint64_t number = 1; std::getline(in, text); ++number) {

@@ -38,6 +38,17 @@ const char* const kPairs = "(relation r (i64)) (relation s (i64 i64)) (ruleset f
                            "(rule ((r x) (r y)) ((s x y)) :name \"pairs\")\n"
                            "(run-schedule (saturate (run fill)))\n";
 
+TEST_F(EgraphTool, FilesThatNeverEndAreRefused) {
+  EXPECT_EQ(shell("timeout 60 \"$tool\" egraph run /dev/zero"), 1);
+  expect_contains(err_, "/dev/zero: it has more than 268435456 bytes");
+  write("p.egg", "(relation r (i64))\n(input r \"/dev/zero\")\n");
+  EXPECT_EQ(shell("timeout 60 \"$tool\" egraph run p.egg"), 1);
+  expect_contains(err_, "/dev/zero: it has more than 268435456 bytes");
+  write("q.egg", "(relation r (i64))\n(input r \"/dev/stdin\")\n(print-size r)\n");
+  EXPECT_EQ(shell("printf '1\\n2\\n' | \"$tool\" egraph run q.egg"), 0) << err_;
+  EXPECT_EQ(out_, "2\n");
+}
+
 TEST_F(EgraphTool, LimitsHoldAndAreExitCode3) {
   write("p.egg", std::string(kPairs) + "(run 1) (print-size s)");
   const std::pair<const char*, const char*> limits[] = {
