@@ -379,6 +379,7 @@ std::vector<std::uint32_t> root_classes(const Engine& engine, const Extraction& 
   for (Root root : roots)
     mentioned_classes(engine, root.sort, root.value, classes);
   std::vector<std::uint32_t> out;
+  out.reserve(classes.size());
   for (Value cls : classes)
     out.push_back(problem.dense[cls]);
   return out;

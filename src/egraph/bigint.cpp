@@ -283,7 +283,7 @@ std::strong_ordering BigInt::operator<=>(const BigInt& other) const {
   return order <=> 0;
 }
 
-BigRat::BigRat(BigInt numerator, BigInt denominator) {
+BigRat::BigRat(const BigInt& numerator, const BigInt& denominator) {
   BigInt divisor = BigInt::gcd(numerator, denominator), rest;
   if (denominator.is_negative())
     divisor = -divisor;

@@ -62,7 +62,7 @@ class BigRat {
 public:
   BigRat() : denominator_(1) {}
   /// `denominator` is not zero.
-  BigRat(BigInt numerator, BigInt denominator);
+  BigRat(const BigInt& numerator, const BigInt& denominator);
   const BigInt& numerator() const { return numerator_; }
   const BigInt& denominator() const { return denominator_; }
   std::string to_string() const { return numerator_.to_string() + "/" + denominator_.to_string(); }

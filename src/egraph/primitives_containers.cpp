@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace egret::egraph {
 namespace {
@@ -31,13 +32,13 @@ public:
   /// A primitive that makes a container: `edit` starts from the content of the first argument (or
   /// from nothing) and changes it; false means failure.
   template <class Edit>
-  void makes(const std::string& name, std::vector<SortId> params, Edit edit,
-             std::vector<SortId> rest = {}) {
+  void makes(const std::string& name, const std::vector<SortId>& params, Edit edit,
+             const std::vector<SortId>& rest = {}) {
     std::uint32_t self = static_cast<std::uint32_t>(self_);
     SortKind kind = kind_;
     bool starts = !params.empty() && params[0] == self_;
     add(
-        name, std::move(params), self_,
+        name, params, self_,
         [=](PrimContext& context, const Value* args, std::size_t count, Value& out) {
           ContainerPool& pool = context.pools.containers(self);
           Content content;
@@ -49,14 +50,14 @@ public:
           out = pool.intern(content);
           return true;
         },
-        std::move(rest));
+        rest);
   }
 
   /// A primitive that asks a container: `ask` gets its content.
   template <class Ask>
-  void asks(const std::string& name, std::vector<SortId> params, SortId result, Ask ask) {
+  void asks(const std::string& name, const std::vector<SortId>& params, SortId result, Ask ask) {
     std::uint32_t self = static_cast<std::uint32_t>(self_);
-    add(name, std::move(params), result,
+    add(name, params, result,
         [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
           out = 0;
           return ask(context, context.pools.containers(self)[args[0]], args, out);
@@ -259,7 +260,7 @@ void add_multiset(Signature& s, SortId self) {
   });
   d.makes("multiset-subtract-swapped", {self, self},
           [=](PrimContext& context, Content& c, auto args) {
-            Content less = std::move(c);
+            const Content less = std::exchange(c, Content());
             auto content = d.other(context, args[1]);
             c.assign(content.begin(), content.end());
             return subtract(c, less);

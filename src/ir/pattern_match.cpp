@@ -62,8 +62,8 @@ public:
     std::optional<Match> result;
     fits(pattern, root, std::move(start), [&](Match&& match) {
       std::ranges::sort(match.covered);
-      auto repeats = std::ranges::unique(match.covered);
-      match.covered.erase(repeats.begin(), repeats.end());
+      match.covered.erase(std::unique(match.covered.begin(), match.covered.end()),
+                          match.covered.end());
       result = std::move(match);
       return true;
     });

@@ -118,7 +118,7 @@ PlanStore::EntryPtr PlanStore::put(std::uint64_t key, std::shared_ptr<const Prog
     bytes_ += bytes;
     place->second = std::move(entry);
   }
-  const EntryPtr entry = place->second;
+  EntryPtr entry = place->second;
   touch(*entry);
   shrink(entry.get());
   return entry;

@@ -53,7 +53,7 @@ struct NumberedDevices {
   std::deque<backend::DeviceName> names;
 };
 
-NumberedDevices& numbered_devices() noexcept {
+NumberedDevices& numbered_devices() {
   static auto* const devices = new NumberedDevices;
   return *devices;
 }
@@ -92,7 +92,7 @@ Place place_of_environment() {
   return {};
 }
 
-std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, Place place) {
+std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, const Place& place) {
   std::uint64_t key = combine(ir::canonical_hash(graph), place.number());
   key = combine(key, options.fuse);
   key = combine(key, static_cast<std::uint64_t>(options.workers));

@@ -229,17 +229,18 @@ void Connection::on_part(std::uint64_t answer, Part part) {
   if (part.failed != 0 && !streaming_) {
     send(reply_of(Refusal(part.failed, part.error)));
   } else if (form_.stream) {
-    stream(std::move(part));
+    stream(part);
   } else {
     const bool last = part.last;
     const Usage usage = part.usage;
-    texts_[part.choice].add(std::move(part));
+    auto& text = texts_[part.choice];
+    text.add(std::move(part));
     if (last)
       send({.body = whole_answer(form_, texts_, usage)});
   }
 }
 
-void Connection::stream(Part part) {
+void Connection::stream(const Part& part) {
   if (!streaming_)
     open_stream();
   add_chunk(part.failed != 0 ? error_event(body_of(Refusal(part.failed, part.error)))

@@ -49,7 +49,7 @@ private:
   void begin(EmbeddingRequest asked);
   void watch();
   void on_part(std::uint64_t answer, Part part);
-  void stream(Part part);
+  void stream(const Part& part);
   void open_stream();
   void add_chunk(const std::string& events);
   void flush();

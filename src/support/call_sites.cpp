@@ -165,8 +165,8 @@ void locate_all(Table& table) {
   Lines lines;
   for (auto& [name, module] : modules) {
     std::ranges::sort(module.addresses);
-    const auto same = std::ranges::unique(module.addresses);
-    module.addresses.erase(same.begin(), same.end());
+    module.addresses.erase(std::unique(module.addresses.begin(), module.addresses.end()),
+                           module.addresses.end());
     std::error_code error;
     const auto path = std::filesystem::canonical(name, error); // the child's /proc/self is another
     if (!error)

@@ -12,14 +12,13 @@
 #include <system_error>
 #include <unistd.h>
 
-extern char** environ;
-
 namespace egret {
 
 namespace {
 
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (const std::string& text : texts)
     pointers.push_back(const_cast<char*>(text.c_str()));
   pointers.push_back(nullptr);

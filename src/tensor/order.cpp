@@ -164,7 +164,8 @@ Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim) {
 
 Tensor searchsorted(const Operand& line, const Operand& values, bool right) {
   constexpr const char* who = "searchsorted";
-  auto [sorted, wanted] = promoted(line, values, who);
+  const Pair operands = promoted(line, values, who);
+  const Tensor &sorted = operands.a, &wanted = operands.b;
   if (sorted.rank() < 1)
     fail(ErrorKind::Shape, "{}: the sorted line is a single number; it must have an axis", who);
   const bool vector = sorted.rank() == 1;

@@ -99,8 +99,8 @@ Tensor windows_of(const Tensor& a, std::int64_t axis, const std::vector<Windowed
     const auto& [w, before, after] = lines[i];
     const std::int64_t at = axis + 2 * static_cast<std::int64_t>(i), count = counts[i];
     const std::int64_t n = x.size(at + 1);
-    const auto padded = [&](std::int64_t length) {
-      x = framed(x, at + 1, before, length - before - n, fill, who);
+    const auto padded = [&, front = before](std::int64_t length) {
+      x = framed(x, at + 1, front, length - front - n, fill, who);
     };
     const auto split = [&](std::size_t dims, std::initializer_list<Expr> into) {
       x = reshape(x, with(x.shape(), at, dims, into));

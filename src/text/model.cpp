@@ -24,6 +24,7 @@ void Model::read_vocabulary(const Field& vocab) {
 
 std::vector<Id> byte_tokens(const Vocabulary& vocabulary) {
   std::vector<Id> ids;
+  ids.reserve(256);
   for (int byte = 0; byte < 256; ++byte)
     ids.push_back(vocabulary.find(fmt::format("<0x{:02X}>", byte)).value_or(-1));
   return ids;

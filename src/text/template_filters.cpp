@@ -79,7 +79,9 @@ Value map(Calls& c, const Value& v, const Args& a) {
   for (const auto all = items_of(v, c.budget); const Value& item : all->items) {
     Value made =
         attribute ? by_path(c, item, *attribute) : c.filter(a.positional[0].text(), item, further);
-    out.push_back(attribute && made.undefined() && otherwise ? *otherwise : std::move(made));
+    if (attribute && made.undefined() && otherwise)
+      made = *otherwise;
+    out.push_back(std::move(made));
   }
   return make_list(std::move(out), c.budget);
 }
@@ -116,6 +118,7 @@ Value sort(Calls& c, const Value& v, const Args& a) {
                    : compare(x.first, y.first, c.budget) < 0;
   });
   std::vector<Value> out;
+  out.reserve(items.size());
   for (auto& item : items)
     out.push_back(std::move(item.second));
   return make_list(std::move(out), c.budget);
@@ -186,7 +189,7 @@ Value length(Calls& c, const Value& v, const Args&) {
 }
 
 Value to_int(Calls& c, const Value& v, const Args& a) {
-  const Value otherwise = a.find(0, "default").value_or(std::int64_t{0});
+  Value otherwise = a.find(0, "default").value_or(std::int64_t{0});
   if (v.is_integer())
     return v.integer();
   double number = NAN;

@@ -287,6 +287,7 @@ private:
 
   std::vector<Value> all(const std::vector<ExprPtr>& parts) {
     std::vector<Value> out;
+    out.reserve(parts.size());
     for (const ExprPtr& part : parts)
       out.push_back(eval(*part));
     return out;

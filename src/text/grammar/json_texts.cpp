@@ -117,8 +117,9 @@ NodePtr string_char(const std::vector<CharRange>& ranges) {
   return choice(std::move(all));
 }
 
-NodePtr other_text(std::vector<std::string> texts) {
+NodePtr other_text(const std::vector<std::string>& texts) {
   std::vector<std::u32string> chars;
+  chars.reserve(texts.size());
   for (const std::string& text : texts) {
     std::u32string one;
     for (std::size_t at = 0; at < text.size();)

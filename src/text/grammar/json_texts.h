@@ -17,7 +17,7 @@ NodePtr string_char();
 /// The same for certain characters only.
 NodePtr string_char(const std::vector<CharRange>& ranges);
 /// Within quotes: any text but certain ones (which have no escapes).
-NodePtr other_text(std::vector<std::string> texts);
+NodePtr other_text(const std::vector<std::string>& texts);
 
 NodePtr json_string(std::uint32_t least, std::uint32_t most); ///< in characters
 NodePtr json_number();
