@@ -10,14 +10,14 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr std::int64_t kCopies = 4, kLineBytes = 128, kSectorBytes = 32;
+constexpr std::int64_t kColumnCopies = 4, kColumnLineBytes = 128, kColumnSectorBytes = 32;
 
-std::int64_t quotient(std::int64_t a, std::int64_t b) {
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-std::int64_t sectors(std::int64_t row) {
-  return quotient(row, kSectorBytes) * kSectorBytes;
+std::int64_t in_sectors(std::int64_t row) {
+  return quotient_up(row, kColumnSectorBytes) * kColumnSectorBytes;
 }
 
 /// Of arrays that are as large as the region's points: what is read at each of them.
@@ -49,11 +49,11 @@ double flops_of_point(const Region& region) {
 }
 
 /// Clocks in which the threads of a result combine what they have.
-double meeting(std::int64_t threads) {
+double meeting_clocks(std::int64_t threads) {
   constexpr double kLevel = 300;
   constexpr std::int64_t kInTurn = 8;
   double clocks = kLevel;
-  for (; threads > 1; threads = quotient(threads, kInTurn))
+  for (; threads > 1; threads = quotient_up(threads, kInTurn))
     clocks += kLevel;
   return clocks;
 }
@@ -86,14 +86,14 @@ bool reads_rows(const Region& region, int axis) {
 double column_passes_clocks(const ColumnBlock& block, std::int64_t tiles, std::int64_t depth,
                             int passes, const Target& target) {
   constexpr double kWait = 700, kBytes = 48;
-  const std::int64_t blocks = quotient(tiles, target.workers);
+  const std::int64_t blocks = quotient_up(tiles, target.workers);
   const std::int64_t waves =
-      quotient(blocks, std::max<std::int64_t>(1, kThreadsOfColumns / block.threads));
+      quotient_up(blocks, std::max<std::int64_t>(1, kThreadsOfColumns / block.threads));
   const double waits =
       double(waves) * passes *
-      (double(quotient(depth, block.down * kCopies)) * kWait + meeting(block.down));
-  const double each =
-      std::max(double(sectors(block.row)) / kBytes, double(quotient(block.row, kLineBytes)));
+      (double(quotient_up(depth, block.down * kColumnCopies)) * kWait + meeting_clocks(block.down));
+  const double each = std::max(double(in_sectors(block.row)) / kBytes,
+                               double(quotient_up(block.row, kColumnLineBytes)));
   const double moved = double(blocks) * each * double(depth) * passes;
   return std::max(waits, moved) + 0.3 * std::min(waits, moved);
 }
@@ -104,23 +104,24 @@ double column_sums_clocks(const ColumnBlock& block, const ColumnWork& work, std:
                    kLast = 1500, kRound = 500;
   const std::int64_t slots =
       std::max<std::int64_t>(1, kThreadsOfColumns / block.threads) * target.workers;
-  const std::int64_t blocks = tiles * parts, rows = quotient(depth, parts);
-  const double each = work.arrays * double(rows) * double(sectors(block.row)) *
-                      (block.row < kLineBytes ? 1.2 : 1.0);
-  const double lines = work.arrays * double(rows) * double(quotient(block.row, kLineBytes));
+  const std::int64_t blocks = tiles * parts, rows = quotient_up(depth, parts);
+  const double each = work.arrays * double(rows) * double(in_sectors(block.row)) *
+                      (block.row < kColumnLineBytes ? 1.2 : 1.0);
+  const double lines =
+      work.arrays * double(rows) * double(quotient_up(block.row, kColumnLineBytes));
   const double math = double(rows) * double(block.row) * (work.flops + kIssue) / kFlops;
   const auto whole = double(blocks / slots) * double(slots / target.workers);
   const std::int64_t left = blocks % slots;
-  const auto busiest = double(quotient(left, target.workers));
+  const auto busiest = double(quotient_up(left, target.workers));
   const double read = whole * each / kMemoryBytes +
                       std::max(double(left) * each / double(target.workers) / kMemoryBytes,
                                busiest * each / kCoreBytes);
-  const double loads =
-      double(quotient(blocks, slots)) * double(quotient(rows, block.down * kCopies)) * kWait +
-      (whole + busiest) * std::max(lines, math);
-  double together = meeting(block.down);
+  const double loads = double(quotient_up(blocks, slots)) *
+                           double(quotient_up(rows, block.down * kColumnCopies)) * kWait +
+                       (whole + busiest) * std::max(lines, math);
+  double together = meeting_clocks(block.down);
   if (parts > 1)
-    together += together + kLast + double(quotient(parts, block.down)) * kRound;
+    together += together + kLast + double(quotient_up(parts, block.down)) * kRound;
   return std::max(read, loads) + 0.3 * std::min(read, loads) + together;
 }
 
