@@ -259,70 +259,72 @@ private:
       }
       if (!sums_windows(factor, graph_[id]))
         continue;
-      std::set<int> of_factor; // axes of the box
-      for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim) {
-        const Expr& at = facts_.view(factor).map.coords[dim];
-        for (const int axis : axes_of(at))
-          of_factor.insert(axis);
-        if (const int axis = axis_of(factor, dim);
-            axis >= 0 && is_summed(graph_[id], std::size_t(axis)) && is_free(base)) {
-          add_vote(base, dim, kOfConvolution);
-          read_.insert(values_.find(value_[base]));
-        }
-      }
-      std::size_t kept = 0;
-      for (std::size_t axis = 0; axis < graph_[product].shape.size(); ++axis) {
-        if (is_summed(graph_[id], axis))
-          continue;
-        if (!of_factor.contains(int(axis)) && !is_unit(graph_[product].shape[axis])) {
-          add_vote(id, kept, kOfConvolution);
-          read_.insert(values_.find(value_[id]));
-        }
-        ++kept;
-      }
+      const Sides sides = sides_of(factor, id);
+      if (is_free(base))
+        for (const std::size_t dim : sides.depths)
+          ask(base, dim);
+      for (const std::size_t dim : sides.widths)
+        ask(id, dim);
     }
   }
 
-  /// Rows of a factor that do not begin at multiples of what is copied at once are copied to where
-  /// they do. Its other axes vote for themselves if rows of them would.
-  void vote_for_alignment(NodeId factor, NodeId sum) {
-    const NodeId base = facts_.view(factor).base;
-    if (!is_free(base))
-      return;
-    std::vector<int> axis;
+  void ask(NodeId id, std::size_t dim) {
+    add_vote(id, dim, kOfConvolution);
+    read_.insert(values_.find(value_[id]));
+  }
+
+  /// Of a factor and the product's sums: dims of the factor's base that are summed, and of the sums
+  /// those that the other factor alone has.
+  struct Sides {
+    std::vector<std::size_t> depths, widths;
+  };
+
+  Sides sides_of(NodeId factor, NodeId sum) const {
+    const NodeId base = facts_.view(factor).base, product = facts_.product_of(sum);
+    Sides sides;
+    std::set<int> of_factor; // axes of the box
     for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim) {
-      axis.push_back(is_unit(graph_[base].shape[dim]) ? kNoLabel : axis_of(factor, dim));
-      if (!is_unit(graph_[base].shape[dim]) && axis.back() < 0)
-        return;
+      of_factor.merge(axes_of(facts_.view(factor).map.coords[dim]));
+      if (const int axis = axis_of(factor, dim);
+          axis >= 0 && is_summed(graph_[sum], std::size_t(axis)))
+        sides.depths.push_back(dim);
     }
-    // Neighbours that are both summed, or both not, are one axis of the product.
-    double row = 1;
-    std::optional<bool> summed; // the innermost of them
-    for (std::size_t dim = axis.size(); dim-- > 0;) {
-      if (axis[dim] < 0)
+    std::size_t kept = 0;
+    for (std::size_t axis = 0; axis < graph_[product].shape.size(); ++axis) {
+      if (is_summed(graph_[sum], axis))
         continue;
-      const bool is = is_summed(graph_[sum], std::size_t(axis[dim]));
-      if (!summed || is == *summed) {
-        summed = is;
-        row *= elements_of({graph_[base].shape[dim]});
-        continue;
-      }
-      if (is_aligned(row))
-        return;
-      // The innermost run is not: the run before it.
-      double other = 1;
-      for (std::size_t d = dim + 1; d-- > 0;)
-        if (axis[d] >= 0) {
-          if (is_summed(graph_[sum], std::size_t(axis[d])) == *summed)
-            break;
-          other *= elements_of({graph_[base].shape[d]});
-        }
-      if (is_aligned(other)) {
-        add_vote(base, dim, kOfConvolution);
-        read_.insert(values_.find(value_[base]));
-      }
-      return;
+      if (!of_factor.contains(int(axis)) && !is_unit(graph_[product].shape[axis]))
+        sides.widths.push_back(kept);
+      ++kept;
     }
+    return sides;
+  }
+
+  /// Rows of a factor that do not begin at multiples of what is copied at once are copied to where
+  /// they do. What lies around them votes for itself if rows of it would.
+  void vote_for_alignment(NodeId factor, NodeId sum) {
+    struct Run { // neighbours that are both summed, or both not: one axis of the product
+      std::size_t last;
+      bool summed;
+      double elements;
+    };
+    const NodeId base = facts_.view(factor).base;
+    std::vector<Run> runs; // the innermost first
+    for (std::size_t dim = graph_[base].shape.size(); dim-- > 0;) {
+      const Expr& extent = graph_[base].shape[dim];
+      if (is_unit(extent))
+        continue;
+      const int axis = axis_of(factor, dim);
+      if (axis < 0)
+        return;
+      const bool summed = is_summed(graph_[sum], std::size_t(axis));
+      if (runs.empty() || runs.back().summed != summed)
+        runs.push_back({dim, summed, 1});
+      runs.back().elements *= elements_of({extent});
+    }
+    if (is_free(base) && runs.size() > 1 && !is_aligned(runs[0].elements) &&
+        is_aligned(runs[1].elements))
+      ask(base, runs[1].last);
   }
 
   static bool is_aligned(double row) {
@@ -448,43 +450,26 @@ private:
   /// A factor whose rows are what a product sums has results whose rows are of the other factor,
   /// and the other way round.
   void vote_for_product(Votes& votes, std::set<int>& asked, NodeId factor, NodeId sum) const {
-    const NodeId base = facts_.view(factor).base, product = facts_.product_of(sum);
-    std::set<int> of_factor;                                 // axes of the box
-    std::vector<std::pair<int, std::size_t>> depths, widths; // labels, and dims
-    for (std::size_t dim = 0; dim < graph_[base].shape.size(); ++dim) {
-      for (const int axis : axes_of(facts_.view(factor).map.coords[dim]))
-        of_factor.insert(axis);
-      if (const int axis = axis_of(factor, dim);
-          axis >= 0 && is_summed(graph_[sum], std::size_t(axis)))
-        depths.emplace_back(label(base, dim), dim);
-    }
-    std::size_t kept = 0;
-    for (std::size_t axis = 0; axis < graph_[product].shape.size(); ++axis) {
-      if (is_summed(graph_[sum], axis))
-        continue;
-      if (!of_factor.contains(int(axis)) && label(sum, kept) != kNoLabel)
-        widths.emplace_back(label(sum, kept), kept);
-      ++kept;
-    }
-    if (depths.empty() || widths.empty())
+    const NodeId base = facts_.view(factor).base;
+    const Sides sides = sides_of(factor, sum);
+    if (sides.depths.empty() || sides.widths.empty())
       return;
-    const auto ends_with = [&](NodeId id, const auto& labels) {
+    const auto ends_with = [&](NodeId id, const std::vector<std::size_t>& dims) {
       const auto order = orders_.find(values_.find(value_[id]));
-      return order != orders_.end() && std::ranges::any_of(labels, [&](const auto& l) {
-               return l.first == order->second.back();
+      return order != orders_.end() && std::ranges::any_of(dims, [&](std::size_t dim) {
+               return label(id, dim) == order->second.back();
              });
     };
-    const auto ask = [&](NodeId id, const auto& axis) {
-      const int value = values_.find(value_[id]);
-      if (graph_[id].shape[axis.second].lower() < kLeastRow)
+    const auto ask_for = [&](NodeId id, std::size_t dim) {
+      if (graph_[id].shape[dim].lower() < kLeastRow)
         return;
-      votes[value][axis.first] += kOfWindows * bytes_of(id);
-      asked.insert(value);
+      votes[values_.find(value_[id])][label(id, dim)] += kOfWindows * bytes_of(id);
+      asked.insert(values_.find(value_[id]));
     };
-    if (ends_with(base, depths))
-      ask(sum, widths.back());
-    if (ends_with(sum, widths) && is_free(base))
-      ask(base, depths.back());
+    if (ends_with(base, sides.depths))
+      ask_for(sum, sides.widths.back());
+    if (ends_with(sum, sides.widths) && is_free(base))
+      ask_for(base, sides.depths.back());
   }
 
   void decide() {
