@@ -217,6 +217,16 @@ private:
                        [](const Expr& at) { return variables_of(at).size() > 1; });
   }
 
+  /// Whether of an axis that a view splits some digits are summed and some are kept.
+  bool sums_parts_of_axes(NodeId operand, const Node& reduction) const {
+    return std::ranges::any_of(facts_.view(operand).map.coords, [&](const Expr& at) {
+      const std::set<int> axes = axes_of(at);
+      const auto summed = std::ranges::count_if(
+          axes, [&](int axis) { return is_summed(reduction, std::size_t(axis)); });
+      return summed > 0 && summed < std::ptrdiff_t(axes.size());
+    });
+  }
+
   /// Whether a view has each element of its base once.
   bool reads_each_once(NodeId operand) const {
     const View& view = facts_.view(operand);
@@ -228,7 +238,8 @@ private:
     const Node& node = graph_[id];
     const NodeId operand = node.inputs[0], base = facts_.view(operand).base;
     // Groups of an axis, as those of channels, are no rows: of the others the last one is.
-    const bool groups = has_windows(operand) && reads_each_once(operand);
+    const bool groups =
+        has_windows(operand) && reads_each_once(operand) && sums_parts_of_axes(operand, node);
     if (has_windows(operand) && !groups) {
       windows_.emplace_back(base, id);
       return;
@@ -255,7 +266,8 @@ private:
         continue;
       if (!has_windows(factor)) {
         vote_for_alignment(factor, id);
-        products_.emplace_back(factor, id);
+        if (is_largest_factor(base, graph_[product]))
+          products_.emplace_back(factor, id);
       }
       if (!sums_windows(factor, graph_[id]))
         continue;
@@ -266,6 +278,14 @@ private:
       for (const std::size_t dim : sides.widths)
         ask(id, dim);
     }
+  }
+
+  /// What goes on from a product as its other operand, a weight, does not.
+  bool is_largest_factor(NodeId base, const Node& product) const {
+    return std::ranges::all_of(product.inputs, [&](NodeId input) {
+      const NodeId other = facts_.view(input).base;
+      return other == base || elements_of(graph_[other].shape) < elements_of(graph_[base].shape);
+    });
   }
 
   void ask(NodeId id, std::size_t dim) {
@@ -454,22 +474,16 @@ private:
     const Sides sides = sides_of(factor, sum);
     if (sides.depths.empty() || sides.widths.empty())
       return;
-    const auto ends_with = [&](NodeId id, const std::vector<std::size_t>& dims) {
-      const auto order = orders_.find(values_.find(value_[id]));
-      return order != orders_.end() && std::ranges::any_of(dims, [&](std::size_t dim) {
-               return label(id, dim) == order->second.back();
-             });
-    };
-    const auto ask_for = [&](NodeId id, std::size_t dim) {
-      if (graph_[id].shape[dim].lower() < kLeastRow)
-        return;
-      votes[values_.find(value_[id])][label(id, dim)] += kOfWindows * bytes_of(id);
-      asked.insert(values_.find(value_[id]));
-    };
-    if (ends_with(base, sides.depths))
-      ask_for(sum, sides.widths.back());
-    if (ends_with(sum, sides.widths) && is_free(base))
-      ask_for(base, sides.depths.back());
+    const auto order = orders_.find(values_.find(value_[base]));
+    if (order == orders_.end() || std::ranges::none_of(sides.depths, [&](std::size_t dim) {
+          return label(base, dim) == order->second.back();
+        }))
+      return;
+    const std::size_t last = sides.widths.back();
+    if (graph_[sum].shape[last].lower() < kLeastRow)
+      return;
+    votes[values_.find(value_[sum])][label(sum, last)] += kOfWindows * bytes_of(sum);
+    asked.insert(values_.find(value_[sum]));
   }
 
   void decide() {
@@ -521,7 +535,7 @@ private:
   std::set<int> read_;                              ///< values on which readers vote
   std::map<int, std::vector<int>> orders_;          ///< by value: labels
   std::vector<std::pair<NodeId, NodeId>> windows_;  ///< what is read, and the reduction's result
-  std::vector<std::pair<NodeId, NodeId>> products_; ///< factors in 16 bits, and their sums
+  std::vector<std::pair<NodeId, NodeId>> products_; ///< larger factors in 16 bits, and sums
 };
 
 std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
