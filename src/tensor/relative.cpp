@@ -270,21 +270,23 @@ private:
     return made;
   }
 
-  // The number at `at` as an expression: its constant, what is known, a product of later sizes, or
-  // a new symbol.
-  Expr number(std::size_t at, std::int64_t least, std::optional<std::int64_t> most = {}) {
+  // The number at `at` as an expression: its constant, what is known, of a `line` of numbers a
+  // product of later sizes, or a new symbol. Arrays that are read keep sizes of their own: kernels
+  // of one symbol fuse better than those of products.
+  Expr number(std::size_t at, std::int64_t least, std::optional<std::int64_t> most = {},
+              bool line = false) {
     const Values values = values_at(at);
     if (same(values))
       return Expr(*values[0]);
     if (auto found = expressed(values, std::min<std::int64_t>(least, 1)))
       return *found;
-    if (least > 1 && !most)
+    if (line)
       if (auto product = factored(values))
         return *product;
     return symbol(at, values, least, most);
   }
-  Expr next(std::int64_t least) {
-    const Expr e = number(plan_.numbers.size(), least);
+  Expr next(std::int64_t least, bool line = false) {
+    const Expr e = number(plan_.numbers.size(), least, {}, line);
     plan_.numbers.emplace_back(e);
     return e;
   }
@@ -337,7 +339,7 @@ private:
       if (node.form.op == Op::Reshape)
         know_products(from);
       for (Expr& size : attrs.shape)
-        size = next(2);
+        size = next(2, node.form.op == Op::Iota || node.form.op == Op::Expand);
       for (Expr& amount : attrs.before)
         amount = next(0);
       for (Expr& amount : attrs.after)

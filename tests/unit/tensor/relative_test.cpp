@@ -113,17 +113,17 @@ TEST_F(Relative, TwoHundredRandomSizesAreFewPlans) {
   EXPECT_EQ(spent.plan_explorations + spent.plan_hits, 200u);
 }
 
-// The size of the line is the product of what it is split into, in one step or in two.
+// The size of a line that is counted here is the product of what it is split into.
 TEST_F(Relative, ALineThatIsSplitIntoAxesOfAnySizeIsFewPlans) {
   const auto pass = [](std::int64_t n, std::int64_t m) {
-    const Tensor x = ramp({n * m * 3});
-    const Tensor y = (x * 0.7 + 0.2).reshape({n, 3 * m}).sum(0) * 0.5;
-    const auto got = (tanh(y).reshape({3, m}) + 1).to_vector();
+    const Tensor x = arange(n * m * 3).to(DType::F32);
+    const Tensor y = (x * 0.0007 + 0.2).reshape({n, 3 * m}).sum(0) * 0.5;
+    const auto got = (tanh(y) + 1).to_vector();
     ASSERT_EQ(got.size(), static_cast<std::size_t>(3 * m));
     for (std::int64_t c = 0; c < 3 * m; ++c) {
       double sum = 0;
       for (std::int64_t r = 0; r < n; ++r)
-        sum += at(r * 3 * m + c) * 0.7 + 0.2;
+        sum += static_cast<double>(r * 3 * m + c) * 0.0007 + 0.2;
       ASSERT_NEAR(got[static_cast<std::size_t>(c)], std::tanh(sum * 0.5) + 1, 1e-4)
           << n << " by " << m;
     }
