@@ -35,11 +35,14 @@ using Orders = std::vector<std::vector<std::int64_t>>;
 
 class OrderFinder {
 public:
-  OrderFinder(const Graph& graph, double least_elements)
-      : graph_(graph), facts_(graph), least_elements_(least_elements), axes_(graph.size()),
-        value_(graph.size()) {}
+  OrderFinder(const Graph& graph, const kernel::Target& target, double least_elements)
+      : graph_(graph), facts_(graph), least_elements_(least_elements),
+        copied_bytes_(target.vector_bytes), axes_(graph.size()), value_(graph.size()),
+        weights_(graph.size()) {}
 
   Orders run() {
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      weights_[id] = is_weight(id);
     label_axes();
     for (NodeId id = 0; id < graph_.size(); ++id)
       if (is_free(id))
@@ -266,7 +269,7 @@ private:
         continue;
       if (!has_windows(factor)) {
         vote_for_alignment(factor, id);
-        if (is_largest_factor(base, graph_[product]))
+        if (!weights_[base])
           products_.emplace_back(factor, id);
       }
       if (!sums_windows(factor, graph_[id]))
@@ -278,14 +281,6 @@ private:
       for (const std::size_t dim : sides.widths)
         ask(id, dim);
     }
-  }
-
-  /// What goes on from a product as its other operand, a weight, does not.
-  bool is_largest_factor(NodeId base, const Node& product) const {
-    return std::ranges::all_of(product.inputs, [&](NodeId input) {
-      const NodeId other = facts_.view(input).base;
-      return other == base || elements_of(graph_[other].shape) < elements_of(graph_[base].shape);
-    });
   }
 
   void ask(NodeId id, std::size_t dim) {
@@ -347,9 +342,17 @@ private:
       ask(base, runs[1].last);
   }
 
-  static bool is_aligned(double row) {
-    constexpr double kElementsAtOnce = 8; // of 16 bits in 16 bytes
-    return std::fmod(row, kElementsAtOnce) == 0;
+  /// Whether a row of 16-bit elements is a multiple of what is copied at once.
+  bool is_aligned(double row) const { return std::fmod(row, double(copied_bytes_) / 2) == 0; }
+
+  /// Whether a value is computed element by element from inputs of the graph alone, as a weight in
+  /// fewer bits is.
+  bool is_weight(NodeId id) const {
+    const Node& node = graph_[id];
+    return node.op == Op::Input || node.op == Op::Constant ||
+           (is_elementwise(node.op) && std::ranges::all_of(node.inputs, [&](NodeId input) {
+              return weights_[facts_.view(input).base];
+            }));
   }
 
   /// Of an element, in the type that it has before it is widened.
@@ -360,7 +363,7 @@ private:
     return bytes;
   }
 
-  /// Whether there are windows, each with fewer places to sum than there are windows.
+  /// Whether there are windows, each with fewer elements to sum than there are windows.
   bool sums_windows(NodeId factor, const Node& sum) const {
     bool windows = false;
     for (const Expr& at : facts_.view(factor).map.coords) {
@@ -467,8 +470,10 @@ private:
     asked.insert(value);
   }
 
-  /// A factor whose rows are what a product sums has results whose rows are of the other factor,
-  /// and the other way round.
+  /// Where a factor is computed in an order whose rows are what a product sums, the rows of the
+  /// results are of the other factor. Not where it is a weight; and not the other way round:
+  /// results may be few, as a weight's gradient is, and say nothing of what both factors are read
+  /// for.
   void vote_for_product(Votes& votes, std::set<int>& asked, NodeId factor, NodeId sum) const {
     const NodeId base = facts_.view(factor).base;
     const Sides sides = sides_of(factor, sum);
@@ -527,15 +532,17 @@ private:
   const Graph& graph_;
   GraphFacts facts_;
   const double least_elements_;
+  const std::int64_t copied_bytes_; ///< at once
   Labels labels_, values_;
   std::vector<std::vector<int>> axes_;         ///< by node and dim: the label
   std::vector<int> value_;                     ///< by node: nodes that are joined have one
+  std::vector<bool> weights_;                  ///< by node: is_weight()
   std::map<int, std::vector<NodeId>> members_; ///< by value
   Votes votes_;
   std::set<int> read_;                              ///< values on which readers vote
   std::map<int, std::vector<int>> orders_;          ///< by value: labels
   std::vector<std::pair<NodeId, NodeId>> windows_;  ///< what is read, and the reduction's result
-  std::vector<std::pair<NodeId, NodeId>> products_; ///< larger factors in 16 bits, and sums
+  std::vector<std::pair<NodeId, NodeId>> products_; ///< factors in 16 bits, and their sums
 };
 
 std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
@@ -578,7 +585,7 @@ NodeId reduced(Graph& g, const Node& node, std::size_t rank, const std::vector<s
 Graph with_axis_orders(const Graph& graph, const kernel::Target& target, double least_elements) {
   if (!target.is_gpu())
     return graph;
-  const Orders orders = OrderFinder(graph, least_elements).run();
+  const Orders orders = OrderFinder(graph, target, least_elements).run();
   if (std::all_of(orders.begin(), orders.end(), [](const auto& order) { return order.empty(); }))
     return graph;
   Graph out;

@@ -17,7 +17,7 @@ namespace egret::compiler {
 ///   axis for another one;
 /// - convolutions by 16 bits for channels, of what they read and of what they make; products by 16
 ///   bits for rows that begin at multiples of what is copied at once, and for results whose rows
-///   are of the other factor where a factor's rows are what is summed;
+///   are of the other factor where rows of a computed one are what is summed;
 /// - inputs and outputs of the graph, and gathers, scans and sorts, for the order that they have;
 /// - what is computed from slices of them, or from joined axes, for its own last axis;
 /// - what is read by overlapping windows, and what is made of it, for the order of each other.

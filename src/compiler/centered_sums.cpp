@@ -72,21 +72,19 @@ private:
 
   /// What a sum has to add up where that is less than it does.
   std::optional<std::vector<Addend>> addends(NodeId sum) const {
-    const std::set<int> over = summed_axes(graph_[sum]);
+    const SumBox box(graph_, sum);
     std::vector<Addend> all{{graph_[sum].inputs[0], {}}}, kept;
-    const std::vector<int> axis = own_axes(graph_, all[0].value);
     bool less = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Addend addend = all[i];
       const Node& node = graph_[addend.value];
       const bool more = int(all.size()) < kDeepest;
-      if (sums_to_zero(addend.value, axis, over, 0)) {
+      if (sums_to_zero(addend.value, box.axis, box, 0)) {
         less = true;
       } else if (node.op == Op::Add && more) {
         for (const NodeId input : node.inputs)
           all.push_back({input, addend.factors});
-      } else if (const int k = node.op == Op::Mul && more ? shared_factor(node, axis, over) : -1;
-                 k >= 0) {
+      } else if (const int k = node.op == Op::Mul && more ? shared_factor(node, box) : -1; k >= 0) {
         all.push_back({node.inputs[std::size_t(1 - k)], addend.factors});
         all.back().factors.push_back(node.inputs[std::size_t(k)]);
       } else {
@@ -97,40 +95,35 @@ private:
   }
 
   /// Which factor of a sum of values is the same for all terms of a row; -1: none is.
-  int shared_factor(const Node& mul, const std::vector<int>& axis,
-                    const std::set<int>& over) const {
+  int shared_factor(const Node& mul, const SumBox& box) const {
     for (const int k : {0, 1}) {
       std::vector<Leaf> leaves;
       if (graph_[mul.inputs[std::size_t(1 - k)]].op == Op::Add &&
-          read_.read(mul.inputs[std::size_t(k)], axis, false, leaves) &&
-          std::ranges::none_of(leaves, [&](const Leaf& l) { return l.depends(over); }))
+          read_.read(mul.inputs[std::size_t(k)], box.axis, false, leaves) &&
+          std::ranges::none_of(leaves, [&](const Leaf& l) { return l.depends(box.over); }))
         return k;
     }
     return -1;
   }
 
-  /// Whether a value whose dims are these axes adds up to 0 over some of them.
-  bool sums_to_zero(NodeId id, const std::vector<int>& axis, const std::set<int>& over,
-                    int depth) const {
+  /// Whether a value whose dims are these axes adds up to 0 over those that are summed.
+  bool sums_to_zero(NodeId id, const std::vector<int>& axis, const SumBox& box, int depth) const {
     std::vector<Leaf> leaves;
     if (depth > kDeepest || !read_.read(id, axis, false, leaves))
       return false;
     const Leaf* along = nullptr; // the one factor that is not the same for all terms
     for (const Leaf& l : leaves)
-      if (l.depends(over)) {
+      if (l.depends(box.over)) {
         if (along || l.divides)
           return false;
         along = &l;
       }
-    if (!along || graph_[along->base].op != Op::Add)
+    if (!along || graph_[along->base].op != Op::Add || !read_.has_all(*along, box))
       return false;
-    for (const int a : over) // each axis once, all of it
-      if (std::count(along->axis.begin(), along->axis.end(), a) != 1)
-        return false;
     const Node& add = graph_[along->base];
-    return read_.is_deviation(*along, over) ||
-           (sums_to_zero(add.inputs[0], along->axis, over, depth + 1) &&
-            sums_to_zero(add.inputs[1], along->axis, over, depth + 1));
+    return read_.is_deviation(*along, box) ||
+           (sums_to_zero(add.inputs[0], along->axis, box, depth + 1) &&
+            sums_to_zero(add.inputs[1], along->axis, box, depth + 1));
   }
 
   const Graph& graph_;

@@ -13,6 +13,8 @@ namespace {
 
 /// The axis of what a sum adds up.
 constexpr int kSummed = -2;
+/// Products of more factors are not read.
+constexpr std::size_t kMostFactors = 64;
 
 } // namespace
 
@@ -31,38 +33,49 @@ std::vector<int> own_axes(const Graph& graph, NodeId id) {
   return axis;
 }
 
+SumBox::SumBox(const Graph& graph, NodeId sum)
+    : axis(own_axes(graph, graph[sum].inputs[0])), shape(graph[graph[sum].inputs[0]].shape),
+      over(summed_axes(graph[sum])) {
+  std::erase_if(over, [&](int a) { return is_unit(shape[std::size_t(a)]); });
+}
+
 bool Leaf::depends(const std::set<int>& axes) const {
   return std::any_of(axis.begin(), axis.end(), [&](int a) { return axes.contains(a); });
 }
 
 bool FactorReader::read(NodeId id, const std::vector<int>& axis, bool divides,
                         std::vector<Leaf>& leaves) const {
-  const View& view = facts_.view(id);
-  const Node& node = graph_[view.base];
-  if (!view.map.is_total() || node.dtype != DType::F32)
-    return false;
-  std::vector<int> below;
-  for (std::size_t j = 0; j < view.map.coords.size(); ++j) {
-    const int dim = plain_axis(view.map.coords[j]);
-    if (dim == kNotPlain || (dim == kZeroAxis && !is_unit(node.shape[j])))
+  std::vector<Leaf> waiting{{id, axis, divides}}; // values, the next one last
+  while (!waiting.empty()) {
+    // A value that is multiplied by itself again and again has very many factors.
+    if (waiting.size() + leaves.size() > kMostFactors)
       return false;
-    below.push_back(dim == kZeroAxis ? -1 : axis[std::size_t(dim)]);
-    if (below.back() >= 0 && std::count(below.begin(), below.end(), below.back()) > 1)
-      return false; // a diagonal
+    Leaf value = std::move(waiting.back());
+    waiting.pop_back();
+    const View& view = facts_.view(value.base);
+    const Node& node = graph_[view.base];
+    if (!view.map.is_total() || node.dtype != DType::F32)
+      return false;
+    std::vector<int> below;
+    for (std::size_t j = 0; j < view.map.coords.size(); ++j) {
+      const int dim = plain_axis(view.map.coords[j]);
+      if (dim == kNotPlain || (dim == kZeroAxis && !is_unit(node.shape[j])))
+        return false;
+      below.push_back(dim == kZeroAxis ? -1 : value.axis[std::size_t(dim)]);
+      if (below.back() >= 0 && std::count(below.begin(), below.end(), below.back()) > 1)
+        return false; // a diagonal
+    }
+    if (node.op == Op::Mul || node.op == Op::Div) {
+      waiting.push_back({node.inputs[1], below, value.divides != (node.op == Op::Div)});
+      waiting.push_back({node.inputs[0], below, value.divides});
+    } else if (node.op == Op::StopGradient) {
+      waiting.push_back({node.inputs[0], below, value.divides});
+    } else if (node.op == Op::Select && is_guard_of_exponentials(node)) {
+      waiting.push_back({node.inputs[2], below, value.divides});
+    } else {
+      leaves.push_back({view.base, std::move(below), value.divides});
+    }
   }
-  const auto both = [&](bool second_divides) {
-    return read(node.inputs[0], below, divides, leaves) &&
-           read(node.inputs[1], below, second_divides, leaves);
-  };
-  if (node.op == Op::Mul)
-    return both(divides);
-  if (node.op == Op::Div)
-    return both(!divides);
-  if (node.op == Op::StopGradient)
-    return read(node.inputs[0], below, divides, leaves);
-  if (node.op == Op::Select && is_guard_of_exponentials(node))
-    return read(node.inputs[2], below, divides, leaves);
-  leaves.push_back({view.base, std::move(below), divides});
   return true;
 }
 
@@ -133,28 +146,34 @@ bool FactorReader::is_minus_maximum(NodeId id, NodeId x,
   return false;
 }
 
-bool FactorReader::is_deviation(const Leaf& factor, const std::set<int>& over, NodeId* mean) const {
+bool FactorReader::is_deviation(const Leaf& factor, const SumBox& box, NodeId* mean) const {
   const Node& add = graph_[factor.base];
-  if (add.op != Op::Add || factor.divides)
-    return false;
-  for (const int a : over) // each axis once, all of it
-    if (std::count(factor.axis.begin(), factor.axis.end(), a) != 1)
-      return false;
-  return is_minus_mean(add.inputs[1], add.inputs[0], factor.axis, over, mean) ||
-         is_minus_mean(add.inputs[0], add.inputs[1], factor.axis, over, mean);
+  return add.op == Op::Add && !factor.divides && has_all(factor, box) &&
+         (is_minus_mean(add.inputs[1], add.inputs[0], factor.axis, box, mean) ||
+          is_minus_mean(add.inputs[0], add.inputs[1], factor.axis, box, mean));
 }
 
 bool FactorReader::is_spread(NodeId sum, NodeId mean) const {
+  if (!is_sum(graph_[sum]))
+    return false;
+  const SumBox box(graph_, sum);
   std::vector<Leaf> leaves;
-  const NodeId term = graph_[sum].inputs[0];
   NodeId found = ir::kNoNode;
-  return is_sum(graph_[sum]) && read(term, own_axes(graph_, term), false, leaves) &&
-         leaves.size() == 2 && leaves[0] == leaves[1] &&
-         is_deviation(leaves[0], summed_axes(graph_[sum]), &found) && found == mean;
+  return read(graph_[sum].inputs[0], box.axis, false, leaves) && leaves.size() == 2 &&
+         leaves[0] == leaves[1] && is_deviation(leaves[0], box, &found) && found == mean;
+}
+
+bool FactorReader::has_all(const Leaf& value, const SumBox& box) const {
+  return std::ranges::all_of(box.over, [&](int a) {
+    const auto at = std::ranges::find(value.axis, a);
+    return at != value.axis.end() && std::ranges::count(value.axis, a) == 1 &&
+           graph_[value.base].shape[std::size_t(at - value.axis.begin())] ==
+               box.shape[std::size_t(a)];
+  });
 }
 
 bool FactorReader::is_minus_mean(NodeId m, NodeId x, const std::vector<int>& axis,
-                                 const std::set<int>& over, NodeId* mean) const {
+                                 const SumBox& box, NodeId* mean) const {
   std::vector<Leaf> leaves;
   if (!read(m, axis, false, leaves))
     return false;
@@ -179,7 +198,7 @@ bool FactorReader::is_minus_mean(NodeId m, NodeId x, const std::vector<int>& axi
   for (std::size_t dim = 0; dim < graph_[operand].shape.size(); ++dim)
     of_sum.push_back(summed.contains(int(dim)) ? kSummed : sum->axis[kept++]);
   const auto its = seen(operand, of_sum), mine = seen(x, axis);
-  if (!its || !mine || its->base != mine->base)
+  if (!its || !mine || its->base != mine->base || !has_all(*mine, box))
     return false;
   double count = 1;
   for (std::size_t dim = 0; dim < mine->axis.size(); ++dim) {
@@ -187,7 +206,7 @@ bool FactorReader::is_minus_mean(NodeId m, NodeId x, const std::vector<int>& axi
     const int at = mine->axis[dim];
     if (is_unit(extent))
       continue;
-    if (its->axis[dim] != (at >= 0 && over.contains(at) ? kSummed : at))
+    if (its->axis[dim] != (at >= 0 && box.over.contains(at) ? kSummed : at))
       return false;
     if (its->axis[dim] != kSummed)
       continue;

@@ -15,6 +15,16 @@ std::set<int> summed_axes(const ir::Node& reduce);
 /// The dims of a value as axes of a box of its own; -1 for those of size 1.
 std::vector<int> own_axes(const ir::Graph& graph, ir::NodeId id);
 
+/// The operand of a sum: its dims as axes, their extents, and which are summed but for those of
+/// size 1.
+struct SumBox {
+  SumBox(const ir::Graph& graph, ir::NodeId sum);
+
+  std::vector<int> axis;
+  Shape shape;
+  std::set<int> over;
+};
+
 /// A factor of a term: by dim of its base, the axis of the term's box, or -1 for dims of size 1.
 struct Leaf {
   ir::NodeId base = ir::kNoNode;
@@ -29,16 +39,17 @@ class FactorReader {
 public:
   explicit FactorReader(const GraphFacts& facts) : facts_(facts), graph_(facts.graph()) {}
 
-  /// Adds the factors of a value whose dims are these axes; false when a factor is seen through
-  /// anything but plain axes.
+  /// Adds the factors of a value whose dims are these axes, in their order; false when a factor is
+  /// seen through anything but plain axes, or when there are very many.
   bool read(ir::NodeId id, const std::vector<int>& axis, bool divides,
             std::vector<Leaf>& leaves) const;
   /// A sum of exp(x - m) over axes along which m is the largest x: at least 1, or NaN.
   bool is_sum_of_exponentials(ir::NodeId id) const;
-  /// Whether a factor is x + m, m being minus the mean of x over just these axes, which it has once
-  /// each. `mean`, if it is not null, becomes the sum for it.
-  bool is_deviation(const Leaf& factor, const std::set<int>& over,
-                    ir::NodeId* mean = nullptr) const;
+  /// Whether a value has the axes that are summed, each once and all of it.
+  bool has_all(const Leaf& value, const SumBox& box) const;
+  /// Whether a factor has_all() and is x + m, m being minus the mean of x over just the axes that
+  /// are summed. `mean`, if it is not null, becomes the sum for it.
+  bool is_deviation(const Leaf& factor, const SumBox& box, ir::NodeId* mean = nullptr) const;
   /// Whether a sum adds up the squares of deviations from the mean that `mean` is the sum for.
   bool is_spread(ir::NodeId sum, ir::NodeId mean) const;
   /// The number that all elements of a value are, of a float type.
@@ -50,8 +61,8 @@ private:
   /// Whether a value is -max(x) over the axes, of the same row.
   bool is_minus_maximum(ir::NodeId id, ir::NodeId x, const std::vector<std::int64_t>& axes) const;
 
-  bool is_minus_mean(ir::NodeId m, ir::NodeId x, const std::vector<int>& axis,
-                     const std::set<int>& over, ir::NodeId* mean) const;
+  bool is_minus_mean(ir::NodeId m, ir::NodeId x, const std::vector<int>& axis, const SumBox& box,
+                     ir::NodeId* mean) const;
   /// A value whose dims are these axes, by the dims of its base, all of which it has.
   std::optional<Leaf> seen(ir::NodeId id, const std::vector<int>& axis) const;
 

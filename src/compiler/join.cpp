@@ -60,30 +60,30 @@ bool sums_rows(const GraphFacts& facts, const std::vector<std::vector<Read>>& re
   return rows + columns == 0 ? bool(g.reduced.back()) : rows > columns;
 }
 
-/// Which loops of a reduction's group keep every worker busy: those over rows of memory, or over
-/// columns where the target's kernels do, if there are enough of these, or if they are short by the
-/// elements of all arrays that a worker goes through.
-enum class Lines : std::uint8_t { Rows, Columns, FewRows, FewColumns };
+/// The lines that a reduction's loops go along: rows of memory, or columns; and whether they keep
+/// every worker busy: there are enough of them, or they are short by the elements of all arrays
+/// that a worker goes through.
+struct Lines {
+  bool columns, enough;
+};
 
 Lines lines_of(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads, const Group& g,
                bool by_columns) {
   constexpr double kEnoughRows = 64, kEnoughColumns = 2048, kShort = 65536, kColumnsOfWorker = 8;
+  const bool columns = by_columns ? !sums_rows(facts, reads, g) : !g.reduced.back();
   const double line = extent_of(g, true) * arrays_along_rows(facts, reads, g);
-  if (by_columns ? !sums_rows(facts, reads, g) : !g.reduced.back())
-    return extent_of(g, false) >= kEnoughColumns || line * kColumnsOfWorker <= kShort
-               ? Lines::Columns
-               : Lines::FewColumns;
-  return extent_of(g, false) >= kEnoughRows || line <= kShort ? Lines::Rows : Lines::FewRows;
+  return {columns, extent_of(g, false) >= (columns ? kEnoughColumns : kEnoughRows) ||
+                       line * (columns ? kColumnsOfWorker : 1) <= kShort};
 }
 
 /// A reduction kernel may also store values of every point it visits only if that keeps every
-/// worker busy. Workers share what is longer for its sums alone, in a kernel before the one that
-/// goes through all points.
-bool may_store_points(const Group& g, Lines lines, bool by_columns) {
-  return lines == Lines::Rows || (lines == Lines::Columns && by_columns &&
-                                  std::all_of(g.axes.begin(), g.axes.end(), [](const Expr& extent) {
-                                    return extent.is_constant();
-                                  }));
+/// worker busy, column by column where the target's kernels do so. Workers share what is longer for
+/// its sums alone, in a kernel before the one that goes through all points.
+bool may_store_points(const Group& g, const Lines& lines, bool by_columns) {
+  return lines.enough &&
+         (!lines.columns ||
+          (by_columns && std::all_of(g.axes.begin(), g.axes.end(),
+                                     [](const Expr& extent) { return extent.is_constant(); })));
 }
 
 /// Whether a sum of the group waits for another one, but for spreads, which go along with their
@@ -100,12 +100,13 @@ bool has_sums_that_wait(const GraphFacts& facts, const std::vector<std::vector<R
   for (const NodeId sum : members) {
     if (!reduces(sum))
       continue;
-    std::vector<NodeId> waiting{sum}; // it, and maps that it reads
+    std::set<NodeId> seen{sum}; // it, and what it reads by way of maps
+    std::vector<NodeId> waiting{sum};
     while (!waiting.empty()) {
       const NodeId reader = waiting.back();
       waiting.pop_back();
       for (const Read& read : reads[reader]) {
-        if (!members.contains(read.base))
+        if (!members.contains(read.base) || !seen.insert(read.base).second)
           continue;
         if (!reduces(read.base))
           waiting.push_back(read.base);
@@ -233,11 +234,11 @@ std::string objection(const GraphFacts& facts, const std::vector<std::vector<Rea
   if (g.flops > kLargestKernel)
     return "the kernel's code would be too large";
   std::size_t parallel = std::count(g.reduced.begin(), g.reduced.end(), false);
-  bool points = true;
-  if (g.kind == GroupKind::Reduce) {
-    const Lines lines = g.axes.empty() ? Lines::FewRows : lines_of(facts, reads, g, by_columns);
+  bool points = g.kind != GroupKind::Reduce;
+  if (!points && !g.axes.empty()) {
+    const Lines lines = lines_of(facts, reads, g, by_columns);
     points = may_store_points(g, lines, by_columns);
-    if (by_columns && lines == Lines::FewColumns && has_sums_that_wait(facts, reads, g))
+    if (by_columns && lines.columns && !lines.enough && has_sums_that_wait(facts, reads, g))
       return "few long columns are shared by blocks, a sum at a time";
   }
   for (const Member& m : g.members) {

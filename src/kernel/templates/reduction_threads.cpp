@@ -142,34 +142,38 @@ private:
         s.generator = kName;
         s.knobs = {{"across", across}, {"down", down}};
         s.store_policy = gpu_store_policy(region, target);
-        const std::int64_t row = across * std::int64_t(lanes) * bytes;
+        const ColumnBlock block{across * std::int64_t(lanes) * bytes, across * down, down};
         const std::int64_t blocks = kThreadsOfColumns / threads * target.workers;
         const std::int64_t most = splits ? std::min(depth / (down * kLeastTerms), kMostBlocks) : 1;
-        if (c.passes.count == 1 && !by_rows) {
-          s.split_reduce = std::max<std::int64_t>(std::min((blocks + tiles - 1) / tiles, most), 1);
-        } else if (c.passes.count == 1) {
-          for (const std::int64_t parts :
-               {blocks / tiles, blocks / tiles / 2, target.workers / tiles}) {
-            s.split_reduce = std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
-            times.push_back(column_sums_clocks({row, across * down, down}, work, tiles, depth,
-                                               s.split_reduce, target));
-            out.push_back(s);
-          }
-          continue;
+        for (const std::int64_t parts : shares_of_column(c, by_rows, blocks, tiles, target)) {
+          s.split_reduce = std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
+          if (!out.empty() && out.back() == s)
+            continue;
+          fills = fills || tiles * s.split_reduce >= target.workers;
+          if (c.passes.count == 1 && by_rows)
+            times.push_back(column_sums_clocks(block, work, tiles, depth, s.split_reduce, target));
+          else if (c.passes.count != 1 && (!times.empty() || (out.empty() && tiles < blocks)))
+            times.push_back(column_passes_clocks(block, tiles, depth, c.passes.count, target));
+          out.push_back(s);
         }
-        fills = fills || tiles * s.split_reduce >= target.workers;
-        if (c.passes.count != 1 && (!times.empty() || (out.empty() && tiles < blocks)))
-          times.push_back(column_passes_clocks({row, across * down, down}, tiles, depth,
-                                               c.passes.count, target));
-        out.push_back(std::move(s));
       }
       // Wide rows of memory are read best; narrower blocks are for the multiprocessors left idle.
       if (fills && times.empty())
         break;
     }
-    if (!times.empty())
-      out = in_order_of(std::move(out), times);
-    return out;
+    return times.empty() ? out : in_order_of(std::move(out), times);
+  }
+
+  /// Blocks that share a column: of sums over rows of memory, for all threads that the
+  /// multiprocessors are to have, for half of them, or for a block each; of other sums for all.
+  static std::vector<std::int64_t> shares_of_column(const Columns& c, bool by_rows,
+                                                    std::int64_t blocks, std::int64_t tiles,
+                                                    const Target& target) {
+    if (c.passes.count != 1)
+      return {1};
+    if (!by_rows)
+      return {(blocks + tiles - 1) / tiles};
+    return {blocks / tiles, blocks / tiles / 2, target.workers / tiles};
   }
 
   static Built build_of(const Region& region, const Columns& c, const Schedule& schedule,

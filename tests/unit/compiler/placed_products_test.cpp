@@ -9,6 +9,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
+#include "support/equal_values.h"
 #include "support/graph_runner.h"
 #include "support/random_graph.h"
 
@@ -79,14 +80,7 @@ int count(const Graph& g, Op op) {
 Graph placed(const Graph& before, const std::string& what,
              const kernel::Target& target = backend::cuda::known_target(90)) {
   Graph after = with_placed_products(before, target);
-  ir::verify(after);
-  const auto inputs = testing::random_inputs(before, 5, {.special = false, .range = 1});
-  const auto expected = backend::reference::expect(before, inputs);
-  const auto actual = backend::reference::execute(after, inputs);
-  for (std::size_t o = 0; o < actual.size(); ++o) {
-    const auto result = backend::reference::compare(actual[o], expected[o], "output");
-    EXPECT_TRUE(result.ok) << what << "\n" << result.message << "\n" << ir::print(after);
-  }
+  testing::expect_equal_values(before, after, what);
   return after;
 }
 
