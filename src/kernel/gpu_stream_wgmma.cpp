@@ -443,7 +443,8 @@ private:
     });
   }
 
-  /// Loads that depend on the row alone, before all tiles.
+  /// Loads that do not depend on the place, before all tiles: one for each row, and one for all
+  /// rows of what is the same for all.
   void load_rows() {
     for (const Stage& stage : r_.stages)
       for (const Load& load : stage.loads) {
@@ -451,12 +452,15 @@ private:
             r_.operands[std::size_t(load.number)].role != Role::Tensor)
           continue;
         const auto axes = axes_of_load(r_, stage, load);
-        bool of_row = true;
-        for (std::size_t a = 0; a < axes.size(); ++a)
-          of_row = of_row &&
-                   (!axes[a] || contains(f_.rows.axes, int(a)) || contains(f_.batch.axes, int(a)));
-        for (int h = 0; of_row && h < rows_.halves(); ++h) {
-          const Point p = rows_.row_point(h);
+        bool has_rows = false, has_others = false;
+        for (std::size_t a = 0; a < axes.size(); ++a) {
+          const bool of_rows = contains(f_.rows.axes, int(a));
+          has_rows = has_rows || (axes[a] && of_rows);
+          has_others = has_others || (axes[a] && !of_rows && !contains(f_.batch.axes, int(a)));
+        }
+        const int count = has_others ? 0 : has_rows ? rows_.halves() : 1;
+        for (int h = 0; h < count; ++h) {
+          const Point p = has_rows ? rows_.row_point(h) : batch_;
           const Expr element = element_at(r_, stage, load, p).value();
           e_.provide_load(load.number, element,
                           b_.load(e_.operand_buffer(load.number), element, 1, p.mask));

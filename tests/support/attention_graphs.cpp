@@ -31,6 +31,10 @@ Tensor scores_of(egret::Graph& cx, const Attention& f, const Tensor& q, const Te
                  where(lt(row, arange(9, f.keys + 9)), scores, kMasked), kMasked);
   case Mask::Given:
     return where(lt(cx.tensor({f.queries, f.keys}, DType::F32), 1.0), scores, kMasked);
+  case Mask::Length: {
+    const Tensor last = cx.tensor({1}, DType::I64) * (f.keys / 3) + f.keys / 2;
+    return where(column <= last, scores, kMasked);
+  }
   }
   return scores;
 }
@@ -64,7 +68,8 @@ const std::vector<Attention>& attentions() {
       {"OddSizes", 1, 1, 1, 37, 51, 20, 12, DType::BF16, Mask::None, false, false, true},
       {"Paged", 2, 2, 1, 40, 64, 16, 16, DType::BF16, Mask::None, false, false, false, 9},
       {"PagedSharedKeys", 1, 2, 2, 33, 48, 16, 32, DType::BF16, Mask::Given, false, false, false,
-       5}};
+       5},
+      {"ToALength", 1, 2, 1, 70, 70, 16, 16, DType::BF16, Mask::Length, false, false, false}};
   return list;
 }
 

@@ -8,7 +8,8 @@
 
 namespace egret::testing {
 
-enum class Mask { None, Causal, Window, Given };
+/// Length: keys up to one that a number says, the same for all rows.
+enum class Mask { None, Causal, Window, Given, Length };
 
 struct Attention {
   const char* name;

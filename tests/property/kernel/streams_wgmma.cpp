@@ -64,6 +64,11 @@ std::vector<Variant> variants() {
       {{"Capped", 1, 1, 1, 72, 80, 24, 40, DType::F16, Mask::Causal, false, true, true}, kAlone},
       {{"SharedKeys", 1, 2, 3, 64, 80, 16, 16, DType::BF16, Mask::Causal, false, false, false},
        kAlone},
+      // Of a thread's two rows in the last tile, or in all, the second is beyond the end.
+      {{"ToALength", 1, 2, 1, 68, 80, 16, 16, DType::BF16, Mask::Length, false, false, false},
+       kBehind},
+      {{"FewRows", 1, 1, 1, 4, 16, 8, 8, DType::BF16, Mask::Length, false, false, false},
+       "groups=1 places=64 stages=2 ahead=0 turns=0 stays=0"},
   };
 }
 
