@@ -564,6 +564,31 @@ void ProgramBuilder::grid_loop(const Expr& end, const std::function<void(const E
   open(std::move(s), proves_less(Expr(0), end), body);
 }
 
+int ProgramBuilder::relay(const std::string& name) {
+  return shared(name, DType::U64, kRelayWords);
+}
+
+void ProgramBuilder::prepare_relay(int relay, int followers) {
+  for (int i = 0; i < 2; ++i) {
+    mbarrier_init(relay, Expr(i), 1);
+    mbarrier_init(relay, Expr(2 + i), followers);
+  }
+}
+
+void ProgramBuilder::relayed_loop(const Expr& end, int counter, int relay, bool draws,
+                                  const std::function<void(const Expr&)>& body) {
+  For s;
+  s.number = loops_++;
+  s.extent = s.end = end;
+  s.begin = Expr(0);
+  s.step = Expr(1);
+  s.bind = Bind::Grid;
+  s.queue = Address{counter, Expr(0)};
+  s.relay = Address{relay, Expr(0)};
+  s.draws = draws;
+  open(std::move(s), proves_less(Expr(0), end), body);
+}
+
 void ProgramBuilder::grid_barrier(int counter, const Expr& place) {
   intrinsic({.id = IntrinsicId::GridBarrier, .memory = {{counter, place}}, .numbers = {0}});
 }

@@ -89,6 +89,13 @@ public:
   // Of a GPU.
   /// A loop over the grid. With a counter of two elements, that is the queue of its iterations.
   void grid_loop(const Expr& end, const std::function<void(const Expr&)>& body, int counter = -1);
+  /// Shared memory by which the loops of a block's roles go through one queue's iterations
+  /// together. One thread prepares it, before all come to a barrier; so many subgroups follow.
+  int relay(const std::string& name);
+  void prepare_relay(int relay, int followers);
+  /// The loop of one role: of the one thread that draws, or of subgroups that follow it.
+  void relayed_loop(const Expr& end, int counter, int relay, bool draws,
+                    const std::function<void(const Expr&)>& body);
   /// A barrier of all blocks by elements `place` and place + 1 of the counter.
   void grid_barrier(int counter, const Expr& place);
   /// `body` in the last of `arrivals` blocks that come here with this element of the counter.

@@ -250,6 +250,7 @@ Schedule schedule_of(const WgmmaStreamTiles& t) {
   s.knobs = {{"groups", t.groups}, {"places", t.places}, {"stages", t.stages},
              {"ahead", t.ahead},   {"turns", t.turns},   {"stays", t.stays}};
   s.blocks_per_core = t.blocks;
+  s.order = t.drawn ? WorkOrder::Drawn : WorkOrder::Fixed;
   s.order_group = t.together;
   return s;
 }
@@ -263,6 +264,7 @@ WgmmaStreamTiles wgmma_tiles_of(const Schedule& s) {
   t.turns = s.knob("turns", 1) != 0;
   t.stays = s.knob("stays", 1) != 0;
   t.blocks = std::max(s.blocks_per_core, 1);
+  t.drawn = s.order == WorkOrder::Drawn;
   t.together = s.order_group;
   return t;
 }
@@ -472,7 +474,8 @@ private:
     std::vector<Schedule> space;
     for (WgmmaStreamTiles& t : choices) {
       const std::int64_t most = 65536 / t.blocks / (128 * t.groups) - kOtherRegisters;
-      t.together = t.stays ? together_for(form, t, target) : most_together(form, target);
+      t.drawn = t.stays;
+      t.together = t.stays ? kDrawnTogether : most_together(form, target);
       const std::int64_t all = t.blocks > 3   ? kFewestRegisters
                                : t.blocks > 2 ? kFewRegistersOfThree
                                : t.ahead      ? kHeldRegisters
@@ -484,20 +487,6 @@ private:
     return space;
   }
 
-  /// Points of the batch beside each other, so many that blocks which take every n-th tile do not
-  /// always meet one of the same length, nor two in turn.
-  static std::int64_t together_for(const StreamForm& form, const WgmmaStreamTiles& t,
-                                   const Target& target) {
-    const std::int64_t down = (usual_size(form.rows.extent) + t.rows() - 1) / t.rows();
-    const std::int64_t blocks = std::max<std::int64_t>(1, std::int64_t(target.workers) * t.blocks);
-    for (const std::int64_t n : {16, 24, 12, 32, 8}) {
-      const std::int64_t rest = n * down % blocks;
-      const std::int64_t step = std::min(rest, blocks - rest);
-      if (step * 10 >= blocks && step * 20 <= 9 * blocks)
-        return n;
-    }
-    return 16;
-  }
   /// Where blocks come as others end, as many as the second cache holds what is read of: the tiles
   /// that take longest are then the first of more. Gradients gain nothing by that.
   static std::int64_t most_together(const StreamForm& form, const Target& target) {
@@ -511,6 +500,8 @@ private:
         return n;
     return 16;
   }
+  /// Points of the batch whose tiles are drawn, the longest first, before those of the next.
+  static constexpr std::int64_t kDrawnTogether = 16;
   /// Of a thread, for addresses and what is at work.
   static constexpr std::int64_t kOtherRegisters = 32;
   /// A thread can have 240. Unless the next scores are made meanwhile, those that are done with

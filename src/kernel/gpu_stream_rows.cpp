@@ -135,7 +135,7 @@ void GpuStreamRows::add_maximum(RowValue& v, int half, const Expr& first) {
   if (scales_columns(v.stage))
     largest = v.accumulator.across_threads({largest}, 4)[0];
   e_.provide(v.stage, row_point(half), {{or_zero(b_, largest), DType::F32}});
-  const ValueId scale = rescale(b_, before, largest);
+  const ValueId scale = rescale(b_, before, largest, e_.quick_arithmetic);
   scale_[{v.stage, half}] = scale;
   for (RowValue& sum : values_)
     if (f_.scaled_by[std::size_t(sum.stage)] == v.stage) {
@@ -160,7 +160,8 @@ void GpuStreamRows::finish_maximum(RowValue& v, int half) {
   for (RowValue& sum : values_)
     if (f_.scaled_by[std::size_t(sum.stage)] == v.stage) {
       const ValueId part =
-          b_.apply(Op::Mul, DType::F32, {sum.halves[h].read()[0], rescale(b_, mine, all)});
+          b_.apply(Op::Mul, DType::F32,
+                   {sum.halves[h].read()[0], rescale(b_, mine, all, e_.quick_arithmetic)});
       const ValueId total = sum.accumulator.across_threads({part}, 4)[0];
       e_.provide(sum.stage, row_point(half),
                  {sum.accumulator.finish(
@@ -196,7 +197,7 @@ std::vector<ValueId> GpuStreamRows::unfinished(int half) {
     by_stage[v.stage] = all.at(0);
     if (!scales(v.stage))
       continue;
-    const ValueId scale = rescale(b_, v.halves[h].read()[0], all[0]);
+    const ValueId scale = rescale(b_, v.halves[h].read()[0], all[0], e_.quick_arithmetic);
     for (RowValue& sum : values_)
       if (f_.scaled_by[std::size_t(sum.stage)] == v.stage)
         by_stage[sum.stage] = sum.accumulator.across_threads(
@@ -274,9 +275,7 @@ ValueId GpuStreamRows::pair_of(const ContractionForm& sum, int half, const Expr&
     const ValueId zero = b_.constant(Scalar::of(DType::U32, std::int64_t(0)), 2);
     bits = b_.apply(Op::Select, DType::U32, {b_.splat(b_.test(mask, 2), 2), bits, zero});
   }
-  const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
-  const ValueId high = b_.apply(Op::Shl, DType::U32, {b_.extract(bits, 1), sixteen});
-  return b_.apply(Op::Or, DType::U32, {b_.extract(bits, 0), high});
+  return word_of(bits);
 }
 
 ValueId GpuStreamRows::left_pair(const ContractionForm& sum, int half, const Expr& first,
@@ -308,26 +307,119 @@ void GpuStreamRows::store_rows() {
 
 void GpuStreamRows::store_sum(std::size_t s, int columns,
                               const std::function<ValueId(int half, int fragment)>& sums) {
-  const ContractionForm& sum = f_.sums[s];
-  const int stage = sum.stage;
-  const int maximum = f_.scaled_by[std::size_t(stage)];
+  std::vector<int> outputs;
+  for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+    if (sum_of_output_[o] == int(s))
+      outputs.push_back(int(o));
+  const bool joins = std::all_of(outputs.begin(), outputs.end(),
+                                 [&](int o) { return joins_fragments(f_.sums[s], o); });
   for (int h = 0; h < halves(); ++h)
-    for (int j = 0; j < columns / kPlaces; ++j) {
-      const Expr column = Expr(std::int64_t(kPlaces) * j) + floormod(l_.lane, 4) * Expr(2);
-      Point p = row_point(h);
-      p.lanes = 2;
-      put_lanes(p, r_, sum.depth, column, 2);
-      const auto inside = lanes_inside(sum.depth, column, 2);
-      p.mask.insert(p.mask.end(), inside.begin(), inside.end());
-      ValueId value = unless_spoiled(stage, row_point(h), sums(h, j));
-      if (maximum >= 0)
-        value = unless_lowest(b_, maximum_.at({maximum, h}), value);
-      e_.provide(stage, p,
-                 {e_.convert({value, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
-      for (std::size_t o = 0; o < r_.outputs.size(); ++o)
-        if (sum_of_output_[o] == int(s))
-          e_.store(int(o), p, e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
+    for (int j = 0; j < columns / kPlaces;) {
+      const int count = joins && j + kJoined <= columns / kPlaces ? kJoined : 1;
+      std::vector<std::vector<Value>> results(outputs.size()); // by fragment
+      Point p;
+      for (int k = j; k < j + count; ++k) {
+        p = column_point(f_.sums[s], h, Expr(std::int64_t(kPlaces) * k) + quarter() * Expr(2), 2);
+        provide_sum(s, h, p, sums(h, k));
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+          const Output& out = r_.outputs[std::size_t(outputs[i])];
+          results[i].push_back(e_.result(out.stage, out.component, p));
+        }
+      }
+      if (count > 1)
+        p = column_point(f_.sums[s], h, (Expr(j) + quarter()) * Expr(kPlaces), kPlaces);
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        e_.store(outputs[i], p, count > 1 ? joined(results[i]) : results[i][0]);
+      j += count;
     }
+}
+
+Expr GpuStreamRows::quarter() const {
+  return floormod(l_.lane, kJoined);
+}
+
+Point GpuStreamRows::column_point(const ContractionForm& sum, int half, const Expr& column,
+                                  int lanes) const {
+  Point p = row_point(half);
+  p.lanes = lanes;
+  put_lanes(p, r_, sum.depth, column, lanes);
+  const auto inside = lanes_inside(sum.depth, column, lanes);
+  p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+  return p;
+}
+
+/// What was summed, as what its stage gives at a point of two neighbours.
+void GpuStreamRows::provide_sum(std::size_t s, int half, const Point& p, ValueId two) {
+  const int stage = f_.sums[s].stage, maximum = f_.scaled_by[std::size_t(stage)];
+  ValueId value = unless_spoiled(stage, row_point(half), two);
+  if (maximum >= 0)
+    value = unless_lowest(b_, maximum_.at({maximum, half}), value);
+  e_.provide(stage, p,
+             {e_.convert({value, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
+}
+
+/// Whether a fragment's row is 16 bytes beside each other in the output: a quarter of them is all
+/// that a lane has, less than memory writes at once.
+bool GpuStreamRows::joins_fragments(const ContractionForm& sum, int output) const {
+  const Output& out = r_.outputs[std::size_t(output)];
+  const int axis = sum.depth.axes.back();
+  if (kPlaces * size_of(out.dtype) != 16 ||
+      r_.axes[std::size_t(axis)].extent.divisor() % kPlaces != 0)
+    return false;
+  const std::vector<int> axes = result_axes(r_.stages[std::size_t(out.stage)]);
+  const auto at = std::find(axes.begin(), axes.end(), axis);
+  if (at == axes.end() || stride_of(r_, out, axis) != 1)
+    return false;
+  const Expr column = Expr::axis(int(at - axes.begin()), r_.axes[std::size_t(axis)].extent);
+  return (offset_of(out) - column).divisor() % kPlaces == 0;
+}
+
+/// Four fragments' neighbours of a row, of which each of its four lanes has a quarter: a whole
+/// fragment's row for each lane. The transposition of four by four words in two steps.
+Value GpuStreamRows::joined(const std::vector<Value>& quarters) {
+  std::vector<ValueId> words;
+  for (const Value& v : quarters)
+    words.push_back(pair_as_word(b_.splat(e_.narrow(v), 2)));
+  for (int distance = kJoined / 2; distance > 0; distance /= 2) {
+    const ValueId mask = b_.constant(Scalar::of(DType::I32, std::int64_t(distance)));
+    const ValueId upper =
+        b_.test({{floormod(floordiv(l_.lane, distance), 2), Expr(1), Expr(2)}}, 1);
+    for (int k = 0; k < kJoined; ++k) {
+      if (k & distance)
+        continue;
+      ValueId &low = words[std::size_t(k)], &high = words[std::size_t(k | distance)];
+      const auto either = [&](ValueId a, ValueId b) {
+        return b_.apply(Op::Select, DType::U32, {upper, a, b});
+      };
+      const ValueId other = b_.shuffle_xor(either(low, high), mask);
+      const ValueId first = either(other, low), second = either(high, other);
+      low = first;
+      high = second;
+    }
+  }
+  std::vector<ValueId> pairs;
+  for (const ValueId word : words)
+    pairs.push_back(word_as_pair(word, quarters[0].dtype));
+  return {b_.shuffle(b_.shuffle(pairs[0], pairs[1], {0, 1, 2, 3}),
+                     b_.shuffle(pairs[2], pairs[3], {0, 1, 2, 3}), {0, 1, 2, 3, 4, 5, 6, 7}),
+          quarters[0].dtype};
+}
+
+/// Two of 16 bits as a word, the first in its low half.
+ValueId GpuStreamRows::pair_as_word(ValueId pair) {
+  const ValueId bits = b_.cast(b_.apply(Op::Bitcast, DType::U16, {pair}), DType::U32);
+  return word_of(bits);
+}
+ValueId GpuStreamRows::word_of(ValueId bits) {
+  const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
+  const ValueId high = b_.apply(Op::Shl, DType::U32, {b_.extract(bits, 1), sixteen});
+  return b_.apply(Op::Or, DType::U32, {b_.extract(bits, 0), high});
+}
+ValueId GpuStreamRows::word_as_pair(ValueId word, DType dtype) {
+  const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
+  const ValueId both =
+      b_.shuffle(b_.splat(word, 1), b_.apply(Op::Shr, DType::U32, {word, sixteen}), {0, 1});
+  return b_.apply(Op::Bitcast, dtype, {b_.cast(both, DType::U16)});
 }
 
 } // namespace egret::kernel

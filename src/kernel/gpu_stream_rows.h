@@ -94,6 +94,16 @@ private:
   void add_maximum(RowValue& v, int half, const Expr& first);
   void finish_maximum(RowValue& v, int half);
   ValueId pair_of(const ContractionForm& sum, int half, const Expr& first, int fragment);
+  /// Lanes that share a fragment's row.
+  static constexpr int kJoined = 4;
+  Expr quarter() const;
+  Point column_point(const ContractionForm& sum, int half, const Expr& column, int lanes) const;
+  void provide_sum(std::size_t sum, int half, const Point& p, ValueId two);
+  bool joins_fragments(const ContractionForm& sum, int output) const;
+  Value joined(const std::vector<Value>& quarters);
+  ValueId pair_as_word(ValueId pair);
+  ValueId word_of(ValueId bits);
+  ValueId word_as_pair(ValueId word, DType dtype);
   ValueId no_number();
 
   const Region& r_;

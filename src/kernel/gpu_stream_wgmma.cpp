@@ -190,6 +190,10 @@ public:
     rows_empty_ = b_.shared("rows_empty", DType::U64, 1);
     if (takes_turns())
       turn_ = b_.shared("turn", DType::U64, t_.groups);
+    if (t_.drawn) {
+      next_ = b_.counter("next", 2);
+      relay_ = b_.relay("tiles");
+    }
     const auto variables = [&](int count, Type type) {
       std::vector<VarId> list;
       for (int i = 0; i < count; ++i)
@@ -294,6 +298,8 @@ private:
     b_.mbarrier_init(rows_empty_, Expr(0), 4 * t_.groups);
     for (int i = 0; takes_turns() && i < t_.groups; ++i)
       b_.mbarrier_init(turn_, Expr(i), 4);
+    if (t_.drawn)
+      b_.prepare_relay(relay_, 4 * t_.groups);
   }
 
   /// One arrival of each warp.
@@ -336,8 +342,8 @@ private:
 
   /// `body` for every tile of rows of this block. Some points of the batch take turns, so that what
   /// they read along the places stays in the second cache.
-  void each_tile(const std::function<void()>& body) {
-    b_.grid_loop(f_.batch.extent * down_, [&](const Expr& number) {
+  void each_tile(bool draws, const std::function<void()>& body) {
+    const auto at = [&](const Expr& number) {
       const Expr one = max(down_, Expr(1));
       std::int64_t together = 1;
       if (const auto batch = f_.batch.extent.constant())
@@ -352,7 +358,12 @@ private:
       range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.places);
       count_ = range_.end - range_.begin;
       body();
-    });
+    };
+    const Expr tiles = f_.batch.extent * down_;
+    if (t_.drawn)
+      b_.relayed_loop(tiles, next_, relay_, draws, at);
+    else
+      b_.grid_loop(tiles, at);
   }
 
   Expr most_tiles() const { return max(ceildiv(f_.places.extent, t_.places), Expr(1)); }
@@ -374,7 +385,7 @@ private:
     b_.when({{floormod(thread_, 128), Expr(0), Expr(1)}}, [&] {
       b_.set(parity_, i32(1)); // all is empty at the start
       b_.set(rows_parity_, i32(1));
-      each_tile([&] {
+      each_tile(true, [&] {
         b_.mbarrier_wait(rows_empty_, Expr(0), b_.read(rows_parity_));
         int bytes = 0;
         for (const SwizzledTile* t : left_tiles_)
@@ -416,7 +427,7 @@ private:
           true);
     if (takes_turns())
       b_.set(turn_parity_, b_.cast(b_.test({{group_, Expr(0), Expr(1)}}, 1), DType::I32));
-    each_tile([&] {
+    each_tile(false, [&] {
       b_.mbarrier_wait(rows_full_, Expr(0), b_.read(rows_parity_));
       flip(rows_parity_);
       rows_.begin_rows(batch_, first_row_, range_);
@@ -427,10 +438,12 @@ private:
           b_.set(v, zero);
       for (int number = 0; number < f_.passes; ++number) {
         pass_ = stream_pass(r_, f_, number);
+        last_pass_ = number == f_.passes - 1;
         rows_.start(pass_);
         b_.when({{count_, Expr(1), Expr(INT64_MAX)}}, [&] { go_along(); });
-        if (number == f_.passes - 1)
-          arrive(rows_empty_, Expr(0));
+        if (last_pass_ && !proves_less(Expr(0), count_))
+          b_.when({{lane_, Expr(0), Expr(1)}, {count_, Expr(0), Expr(1)}},
+                  [&] { b_.mbarrier_arrive(rows_empty_, Expr(0)); });
         rows_.whole = false;
         rows_.finish();
       }
@@ -519,6 +532,9 @@ private:
     b_.matrix_wait(both ? 1 : 0, joined(scores_));
     if (!scored_.tiles.empty())
       arrive(scored_.empty, at);
+    if (last_pass_) // nothing reads the rows after the last tile's scores
+      b_.when({{lane_, Expr(0), Expr(1)}, {count_ - u, Expr(1), Expr(2)}},
+              [&] { b_.mbarrier_arrive(rows_empty_, Expr(0)); });
     piece_ = at;
     for (VectorRing& v : summed_.vectors)
       v.forget();
@@ -649,6 +665,7 @@ private:
   Ring scored_, summed_; ///< tiles that scores alone are made of, and those that are summed
   bool scores_from_summed_ = false;
   int rows_full_ = -1, rows_empty_ = -1, turn_ = -1;
+  int next_ = -1, relay_ = -1;                      ///< of tiles that are drawn
   std::vector<std::vector<VarId>> scores_;          ///< by product
   std::vector<std::vector<VarId>> carried_, lefts_; ///< by sum
   VarId stage_ = -1, parity_ = -1;                  ///< of the rings: the next piece
@@ -660,6 +677,7 @@ private:
   TileRange range_; ///< along the places
   Expr count_;
   StreamPass pass_;
+  bool last_pass_ = false;
   Expr piece_; ///< of the rings that is worked on
 };
 

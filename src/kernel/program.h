@@ -123,6 +123,8 @@ struct Store { ///< the elements at `to` = the lanes of `value`, where `mask` ho
   std::vector<Guard> mask;
   CachePolicy policy = CachePolicy::Default;
 };
+/// u64 elements by which one loop's thread tells others what it draws: see For::relay.
+constexpr std::int64_t kRelayWords = 5;
 /// Variable axis(number, extent) from begin while < end in steps of step. Core: iterations are
 /// shared out among the workers in contiguous pieces. Grid: static round-robin scheduling over the
 /// blocks (block b does iterations b, b + blocks ...), or with a `queue` dynamic scheduling: blocks
@@ -133,6 +135,12 @@ struct For {
   Expr begin, end, step;
   Bind bind = Bind::Serial;
   std::optional<Address> queue;
+  /// Where the threads of a block go through the iterations in roles, each role by a loop of its
+  /// own over the same queue: what kRelayWords of shared u64 are the first of. The thread that
+  /// `draws` tells the subgroups that follow: two signals that a number is there, two that it has
+  /// been read, and the two numbers.
+  std::optional<Address> relay;
+  bool draws = false;
   int unroll = 1; ///< copies of the body a renderer should make
   /// Of a grid loop: what does not change from one iteration to the next is computed in each of
   /// them, as there is too much of it for the registers.

@@ -126,8 +126,8 @@ void members(A& a, Store& x) {
 template <class A>
 void members(A& a, For& x) {
   a.id(IdKind::Loop, x.number);
-  all_members(a, x.extent, x.begin, x.end, x.step, x.bind, x.queue, x.unroll, x.keeps_invariants,
-              x.body);
+  all_members(a, x.extent, x.begin, x.end, x.step, x.bind, x.queue, x.relay, x.draws, x.unroll,
+              x.keeps_invariants, x.body);
 }
 template <class A>
 void members(A& a, If& x) {

@@ -294,6 +294,8 @@ private:
     out_ += word_of(x.bind);
     if (x.queue)
       out_ += fmt::format(", from the queue {}", place(*x.queue));
+    if (x.relay)
+      out_ += fmt::format(", {} {}", x.draws ? "told by" : "as told by", place(*x.relay));
     if (x.unroll > 1)
       out_ += fmt::format(", {} copies", x.unroll);
     if (x.keeps_invariants)

@@ -115,12 +115,15 @@ ValueId or_zero(ProgramBuilder& b, ValueId maximum) {
   return where_lowest(b, maximum, 0, maximum);
 }
 
-ValueId rescale(ProgramBuilder& b, ValueId before, ValueId now) {
+ValueId rescale(ProgramBuilder& b, ValueId before, ValueId now, bool quick) {
   const ValueId same = b.apply(Op::Eq, DType::Bool, {before, now});
   const ValueId minus = b.apply(Op::Mul, DType::F32, {now, number(b, -1)});
   const ValueId change = b.apply(Op::Add, DType::F32, {before, minus});
-  return b.apply(Op::Select, DType::F32,
-                 {same, number(b, 1), b.apply(Op::Exp, DType::F32, {change})});
+  const ValueId power =
+      quick
+          ? b.quick(Op::Exp2, b.apply(Op::Mul, DType::F32, {change, number(b, 1.4426950408889634)}))
+          : b.apply(Op::Exp, DType::F32, {change});
+  return b.apply(Op::Select, DType::F32, {same, number(b, 1), power});
 }
 
 ValueId unless_lowest(ProgramBuilder& b, ValueId maximum, ValueId sum) {

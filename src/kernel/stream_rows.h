@@ -31,8 +31,9 @@ TileRange tiles_that_are_whole(const Region& region, const StreamForm& form, con
 /// m, but 0 in place of the lowest number, from which nothing can be subtracted: no point counted
 /// yet.
 ValueId or_zero(ProgramBuilder& b, ValueId maximum);
-/// exp(before - now), and 1 where they are equal, also when both are infinite.
-ValueId rescale(ProgramBuilder& b, ValueId before, ValueId now);
+/// exp(before - now), and 1 where they are equal, also when both are infinite. `quick`: by the
+/// approximate power of 2, as the exponentials that it scales.
+ValueId rescale(ProgramBuilder& b, ValueId before, ValueId now, bool quick = false);
 /// The sum, but no number where m is the lowest number, as the formula says.
 ValueId unless_lowest(ProgramBuilder& b, ValueId maximum, ValueId sum);
 

@@ -51,7 +51,7 @@ SharedLayout shared_layout(const KernelProgram& program) {
         lanes = std::max(lanes, get_if<kernel::Let>(s)->inst.type.lanes);
     }
     if (const auto* loop = get_if<For>(s))
-      dynamic = dynamic || loop->queue;
+      dynamic = dynamic || (loop->queue && !loop->relay);
   });
   // What asks for more alignment comes first, so that little is lost.
   layout.offset.assign(program.buffers.size(), -1);
@@ -243,7 +243,7 @@ void CudaRenderer::assign(const kernel::Assign& stmt) {
 
 void CudaRenderer::loop(const For& stmt) {
   if (stmt.bind == Bind::Grid)
-    return stmt.queue ? dynamic_loop(stmt) : grid_loop(stmt);
+    return stmt.relay ? relayed_loop(stmt) : stmt.queue ? dynamic_loop(stmt) : grid_loop(stmt);
   // What does not change is loaded before the loop, unless there may be no iteration.
   const bool may_be_empty = !proves_less(stmt.begin, stmt.end);
   if (may_be_empty) {
@@ -299,6 +299,44 @@ void CudaRenderer::dynamic_loop(const For& stmt) {
   close();
   line("if (t == 0 && atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}",
        c);
+  close();
+}
+
+// One thread draws, at the end of an iteration, and tells the others the number by one of two
+// places, once all of them have read what was there before.
+void CudaRenderer::relayed_loop(const For& stmt) {
+  const char* type = IndexText::type_of(stmt.extent);
+  const std::string c = counter(*stmt.queue), words = fmt::format("b{}", stmt.relay->buffer),
+                    at = fmt::format("{} + {}", words, index_.text(stmt.relay->index));
+  const auto signal = [&](int first, int n) {
+    return fmt::format("eg_address({} + {} + (eg_told{} & 1))", at, first, n);
+  };
+  const int n = names_++;
+  open("");
+  line("volatile unsigned* const eg_numbers{} = (unsigned*)({} + 4);", n, at);
+  if (stmt.draws)
+    line("unsigned eg_item{} = blockIdx.x;", n);
+  line("#pragma unroll 1");
+  open(fmt::format("for (unsigned eg_told{0} = 0;; ++eg_told{0})", n));
+  if (stmt.draws) {
+    line("eg_await({}, ((eg_told{} >> 1) & 1) ^ 1);", signal(2, n), n);
+    line("eg_numbers{0}[eg_told{0} & 1] = eg_item{0};", n);
+    line("eg_arrive({});", signal(0, n));
+  } else {
+    line("eg_await({}, (eg_told{} >> 1) & 1);", signal(0, n), n);
+    line("const unsigned eg_item{0} = eg_numbers{0}[eg_told{0} & 1];", n);
+    line("__syncwarp();");
+    line("if ((t & 31) == 0) eg_arrive({});", signal(2, n));
+  }
+  line("const {0} i{1} = {2} + ({0})eg_item{3} * {4};", type, stmt.number, index_.text(stmt.begin),
+       n, index_.text(stmt.step));
+  line("if (i{} >= {}) break;", stmt.number, index_.text(stmt.end));
+  block(stmt.body);
+  if (stmt.draws)
+    line("eg_item{} = gridDim.x + atomicAdd({}, 1u);", n, c);
+  close();
+  if (stmt.draws)
+    line("if (atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}", c);
   close();
 }
 

@@ -33,6 +33,7 @@ private:
   void loop(const kernel::For& stmt) override;
   void grid_loop(const kernel::For& stmt);
   void dynamic_loop(const kernel::For& stmt);
+  void relayed_loop(const kernel::For& stmt);
   void barrier() override { line("__syncthreads();"); }
   void intrinsic(const kernel::Intrinsic& use) override { intrinsic(use, -1); }
   void acquire(const kernel::Acquire& stmt) override;

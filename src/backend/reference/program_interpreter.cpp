@@ -489,16 +489,18 @@ private:
                        step = code.step(slots(0));
     ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
     const bool dynamic = stmt.queue.has_value();
+    // Roles draw the same numbers of one queue, each in its own time.
+    const int queue = stmt.relay ? ~stmt.queue->buffer : stmt.number;
     for (std::size_t n = 0;; ++n) {
       const std::int64_t item = dynamic
-                                    ? gpu_->draw(place_.block, stmt.number, n)
+                                    ? gpu_->draw(place_.block, queue, n)
                                     : place_.block + static_cast<std::int64_t>(n) * place_.blocks;
       const std::int64_t at = begin + item * step;
       if (at >= end)
         return;
       each(mask, [&](int i) { set_loop(stmt, code, i, at); });
       execute(code.body, mask);
-      if (dynamic) { // the rendered loop has a barrier here
+      if (dynamic && !stmt.relay) { // the rendered loop has a barrier here
         gpu_->barrier(place_.block, place_.warp, 0, 0);
         next_phase();
       }

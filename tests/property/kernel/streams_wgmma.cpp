@@ -44,6 +44,7 @@ std::vector<Variant> variants() {
   const char* const kPlain = "groups=2 places=32 stages=2 ahead=1 turns=1 stays=1";
   const char* const kAlone = "groups=1 places=16 stages=3 ahead=1 turns=0 stays=0";
   const char* const kBehind = "groups=2 places=64 stages=2 ahead=0 turns=1 stays=1";
+  const char* const kDrawn = "groups=2 places=32 stages=2 ahead=1 turns=1 stays=1 @order=drawn/2";
   const char* const kThree = "groups=3 places=16 stages=2 ahead=0 turns=0 stays=1";
   return {
       {{"Plain", 1, 2, 1, 136, 72, 16, 16, DType::BF16, Mask::None, false, false, false}, kPlain},
@@ -64,6 +65,9 @@ std::vector<Variant> variants() {
       {{"Capped", 1, 1, 1, 72, 80, 24, 40, DType::F16, Mask::Causal, false, true, true}, kAlone},
       {{"SharedKeys", 1, 2, 3, 64, 80, 16, 16, DType::BF16, Mask::Causal, false, false, false},
        kAlone},
+      {{"Drawn", 3, 1, 1, 200, 200, 32, 64, DType::BF16, Mask::Causal, false, false, true}, kDrawn},
+      {{"DrawnWindow", 1, 3, 1, 260, 260, 16, 32, DType::BF16, Mask::Window, false, false, false},
+       kDrawn},
       // Of a thread's two rows in the last tile, or in all, the second is beyond the end.
       {{"ToALength", 1, 2, 1, 68, 80, 16, 16, DType::BF16, Mask::Length, false, false, false},
        kBehind},

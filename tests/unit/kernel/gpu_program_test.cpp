@@ -200,6 +200,40 @@ TEST(GpuProgram, GridLoopInAGridLoopIsRefused) {
   EXPECT_THROW(d.b.finish(launch_of(Expr(2))), InternalError);
 }
 
+/// The first warp's first thread draws, so many lanes of the second follow.
+KernelProgram relayed(int lanes, const std::function<int(ProgramBuilder&)>& relay_of) {
+  Draft d;
+  const int counter = d.b.counter("next", 2), relay = relay_of(d.b);
+  d.b.when({{d.t, Expr(0), Expr(1)}}, [&] { d.b.prepare_relay(relay, 1); });
+  d.b.barrier();
+  d.b.either(
+      {{floordiv(d.t, lanes), Expr(32 / lanes), Expr(32 / lanes + 1)}},
+      [&] {
+        d.b.relayed_loop(Expr(9), counter, relay, false, [&](const Expr& i) {
+          d.b.store(d.out, i, d.b.load(d.in, i, 1), {{d.t, Expr(32), Expr(33)}});
+        });
+      },
+      [&] {
+        d.b.when({{d.t, Expr(0), Expr(1)}},
+                 [&] { d.b.relayed_loop(Expr(9), counter, relay, true, [](const Expr&) {}); });
+      });
+  return d.b.finish(launch_of(Expr(9)));
+}
+
+TEST(GpuProgram, OneThreadDrawsForSubgroupsThatFollow) {
+  const auto words = [](DType type, std::int64_t count) {
+    return [=](ProgramBuilder& b) { return b.shared("tiles", type, count); };
+  };
+  const KernelProgram p = relayed(32, [](ProgramBuilder& b) { return b.relay("tiles"); });
+  const std::string text = print(p);
+  EXPECT_NE(text.find("from the queue next[0], told by tiles[0]"), std::string::npos) << text;
+  EXPECT_NE(text.find("from the queue next[0], as told by tiles[0]"), std::string::npos) << text;
+  EXPECT_NE(hash_of(p), hash_of(relayed(32, words(DType::U64, kRelayWords + 1))));
+  EXPECT_THROW(relayed(16, words(DType::U64, kRelayWords)), InternalError);
+  EXPECT_THROW(relayed(32, words(DType::U64, kRelayWords - 1)), InternalError);
+  EXPECT_THROW(relayed(32, words(DType::F32, kRelayWords)), InternalError);
+}
+
 TEST(GpuProgram, GridBarrierAsksForResidentBlocks) {
   for (bool resident : {false, true}) {
     Draft d;
