@@ -118,7 +118,7 @@ std::int64_t unix_seconds() {
 }
 
 std::uint64_t random_bits() {
-  static thread_local std::random_device device;
+  std::random_device device; // not kept: storage of threads must stay small (tests/consume)
   return (std::uint64_t{device()} << 32U) | device();
 }
 

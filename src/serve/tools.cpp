@@ -38,7 +38,7 @@ std::optional<ToolCall> call_of(const Json& json) {
     return {};
   const char* key = json.contains("arguments") ? "arguments" : "parameters";
   const Json arguments = json.value(key, Json::object());
-  static thread_local std::random_device device;
+  std::random_device device;
   return ToolCall{fmt::format("call_{:08x}{:08x}", device(), device()),
                   json["name"].get<std::string>(),
                   arguments.is_string() ? arguments.get<std::string>() : arguments.dump()};

@@ -16,5 +16,6 @@ mv "$work/first" "$work/moved here"
 cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved here" >/dev/null
 cmake --build "$work/build" >/dev/null || cmake --build "$work/build"
 EGRET_CACHE=off "$work/build/consume" "$work"
+"$work/build/late"
 EGRET_CACHE=off "$work/moved here/bin/egret" info >/dev/null # which asks the code generator
 echo "installed, moved, found, built and run"
