@@ -5,12 +5,24 @@
 #include "support/fail.h"
 #include "support/output_file.h"
 
+#include <algorithm>
+
 namespace egret::onnx {
 
 namespace {
 
+// Of a shape that is known, with no elements.
+bool is_empty(const Shape& shape) {
+  const auto is_known = [](const Expr& size) { return size.is_constant(); };
+  return std::ranges::all_of(shape, is_known) && std::ranges::find(shape, Expr(0)) != shape.end();
+}
+
 void lower(Emitter& emitter, ir::NodeId id) {
-  const Op op = emitter.graph()[id].op;
+  const ir::Node& node = emitter.graph()[id];
+  const Op op = node.op;
+  // Operators do not agree with each other on axes without elements.
+  if (is_empty(node.shape))
+    return emitter.define(emitter.bytes(node.dtype, node.shape, {}), node.dtype);
   switch (info_of(op).cls) {
   case OpClass::Convert:
     return lower_conversion(emitter, id);

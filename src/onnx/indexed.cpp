@@ -4,6 +4,8 @@
 
 #include "ir/structure.h"
 
+#include <limits>
+
 namespace egret::onnx {
 
 namespace {
@@ -150,11 +152,25 @@ void lower_scatter(Emitter& e, ir::NodeId id) {
   case Op::ScatterAdd:
     return e.define(scatter_elements(e, s, data, "add"), s.carrier, node.dtype == DType::U64);
   default: {
+    const std::string updates_given = s.updates;
     const Ordered to = ordered(e, data, s.carrier, node.dtype);
     s.updates = ordered(e, s.updates, s.carrier, node.dtype).name;
     Ordered result = to;
     result.name = scatter_elements(e, s, to.name, "max");
-    return e.define(from_ordered(e, result), s.carrier, true);
+    std::string largest = from_ordered(e, result);
+    if (is_float(s.carrier)) { // ONNX does not say what the larger one of a number and NaN is
+      const DType carrier = s.carrier;
+      const auto is_nan = [&](const std::string& x) {
+        return e.convert(e.emit("IsNaN", {x}), DType::Bool, DType::I32);
+      };
+      s.carrier = DType::I32;
+      s.updates = is_nan(updates_given);
+      const std::string any = scatter_elements(e, s, is_nan(data), "max");
+      s.carrier = carrier;
+      largest = where(e, e.convert(any, DType::I32, DType::Bool),
+                      e.constant(carrier, std::numeric_limits<double>::quiet_NaN()), largest);
+    }
+    return e.define(largest, s.carrier, true);
   }
   }
 }

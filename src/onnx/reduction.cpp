@@ -1,6 +1,7 @@
 // Reductions and scans.
 #include "onnx/lower.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace egret::onnx {
@@ -82,6 +83,11 @@ void lower_scan(Emitter& e, ir::NodeId id) {
 
 void lower_reduction(Emitter& e, ir::NodeId id) {
   const ir::Node& node = e.graph()[id];
+  const Shape& from = e.graph()[node.inputs[0]].shape;
+  if (node.op != Op::ReduceArgMax && std::ranges::find(from, Expr(0)) != from.end()) {
+    const std::string nothing = e.constant(identity_of(monoid_of(node.op), node.dtype));
+    return e.define(e.emit("Expand", {nothing, e.sizes(node.shape)}), node.dtype);
+  }
   // ONNX Runtime's sums and products of i32 do not wrap.
   const DType own = carrier_of(node.dtype), carrier = own == DType::I32 ? DType::I64 : own;
   const bool exact = node.dtype == DType::U64;

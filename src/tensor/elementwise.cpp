@@ -16,8 +16,36 @@ Tensor inverted_bits(const Tensor& a, const char* who) {
   return binary(Op::Xor, matched_nodes(a, -1, who), who);
 }
 
-Tensor compare(Op op, const Arg& a, const Arg& b, const char* who) {
-  return binary(op, matched_nodes(a, b, who), who);
+// The sign of a - b where it is the same for every value of the tensor among them: an integer that
+// its dtype does not hold.
+std::optional<int> known_order(const Arg& a, const Arg& b, const char* who) {
+  if (a.is_tensor() == b.is_tensor())
+    return {};
+  const Tensor& x = a.is_tensor() ? a.tensor() : b.tensor();
+  const int side = beyond(Access::held(x, who).dtype, a.is_tensor() ? b.number() : a.number());
+  return side == 0 ? std::nullopt : std::optional(a.is_tensor() ? -side : side);
+}
+
+// bool in the shape of the tensor among both, `value` everywhere.
+Tensor everywhere(const Arg& a, const Arg& b, bool value, const char* who) {
+  const Tensor& x = a.is_tensor() ? a.tensor() : b.tensor();
+  const Tensor same = binary(Op::Eq, x, x, who);
+  return value ? same : logical_not(same);
+}
+
+Tensor equal(const Arg& a, const Arg& b, const char* who) {
+  if (known_order(a, b, who))
+    return everywhere(a, b, false, who);
+  return binary(Op::Eq, matched_nodes(a, b, who), who);
+}
+
+// In place of an integer beyond the range of x, the nearest end of it: for bounds.
+Arg within(const Arg& bound, const Arg& x, const char* who) {
+  if (bound.is_tensor() || !x.is_tensor())
+    return bound;
+  const DType type = Access::held(x.tensor(), who).dtype;
+  const int side = beyond(type, bound.number());
+  return side == 0 ? bound : Arg(Number(Scalar::of(type, side * kInfinity).as_int()));
 }
 
 Tensor arithmetic(Op op, const Arg& a, const Arg& b, const char* who) {
@@ -61,6 +89,29 @@ Tensor calculus(Op op, const Tensor& a, const char* who) {
   return unary(op, as_float(a, who), who);
 }
 
+// x / y rounded down. The rounded quotient may be the integer above the exact one, so the remainder
+// is taken off first; what is left is a multiple of y.
+Tensor wide_floor_divide(const Tensor& a, const Tensor& b) {
+  const Tensor x = stopped(widened(a)), y = stopped(widened(b));
+  const Tensor size = abs(x), step = abs(y), rest = mod(size, step);
+  const Tensor whole = round((size - rest) / step);
+  const Tensor down = neg(whole + where(rest > 0, number(x, 1), number(x, 0)));
+  const Tensor quotient = where(signbit(x) == signbit(y), whole, down);
+  return converted_own(where(y == 0, x / y, quotient), a.dtype());
+}
+
+// Of integers, by squaring; n, a number of any size, counts as unsigned.
+Tensor integer_power(Tensor x, std::int64_t n) {
+  Tensor result;
+  for (auto left = static_cast<std::uint64_t>(n); left != 0; left >>= 1U) {
+    if ((left & 1U) != 0)
+      result = result.defined() ? result * x : x.clone();
+    if (left > 1)
+      x = x * x;
+  }
+  return result.defined() ? result : ones_like(x);
+}
+
 Tensor as_bool(const Arg& a) {
   return as_tensor(a, DType::Bool);
 }
@@ -90,6 +141,10 @@ Tensor mul(const Arg& a, const Arg& b) {
 }
 
 Tensor div(const Arg& a, const Arg& b) {
+  if (a.is_tensor() && !b.is_tensor() && !is_float(Access::held(a.tensor(), "div").dtype))
+    return div(as_float(a.tensor(), "div"), b);
+  if (!a.is_tensor() && b.is_tensor() && !is_float(Access::held(b.tensor(), "div").dtype))
+    return div(a, as_float(b.tensor(), "div"));
   auto [x, y] = matched_nodes(a, b, "div");
   return binary(Op::Div, Nodes{float_node(std::move(x)), float_node(std::move(y))}, "div");
 }
@@ -98,8 +153,7 @@ Tensor floor_divide(const Arg& a, const Arg& b) {
   auto [x, y] = matched(a, b, "floor_divide");
   if (is_integer(x.dtype()))
     return binary(Op::IDiv, x, y, "floor_divide");
-  return floor(
-      binary(Op::Div, as_float(x, "floor_divide"), as_float(y, "floor_divide"), "floor_divide"));
+  return wide_floor_divide(as_float(x, "floor_divide"), as_float(y, "floor_divide"));
 }
 
 Tensor mod(const Arg& a, const Arg& b) {
@@ -111,12 +165,14 @@ Tensor pow(const Arg& a, const Arg& b) {
     const Tensor& x = a.tensor();
     const double exponent = b.number().as_double();
     const bool integer = b.number().category() != Number::Category::Float;
+    if (integer && exponent >= 0 && !is_float(Access::held(x, "pow").dtype))
+      return integer_power(converted(x, with_number(x.dtype(), b.number())), b.number().as_int());
     if (exponent == 1)
-      return integer ? x.clone() : as_float(x, "pow");
+      return as_float(x, "pow").clone();
     if (exponent == 2)
-      return integer ? square(x) : square(as_float(x, "pow"));
+      return square(as_float(x, "pow"));
     if (exponent == 3) {
-      const Tensor y = integer ? x : as_float(x, "pow");
+      const Tensor y = as_float(x, "pow");
       return y * y * y;
     }
     if (exponent == 0.5)
@@ -126,16 +182,18 @@ Tensor pow(const Arg& a, const Arg& b) {
     if (exponent == -1)
       return reciprocal(x);
   }
-  auto [x, y] = matched(a, b, "pow");
-  return binary(Op::Pow, as_float(x, "pow"), as_float(y, "pow"), "pow");
+  auto [x, y] = matched_floats(a, b, "pow");
+  return binary(Op::Pow, x, y, "pow");
 }
 
 Tensor maximum(const Arg& a, const Arg& b) {
-  return binary(Op::Max, matched_nodes(a, b, "maximum"), "maximum");
+  return binary(Op::Max,
+                matched_nodes(within(a, b, "maximum"), within(b, a, "maximum"), "maximum"),
+                "maximum");
 }
 
 Tensor minimum(const Arg& a, const Arg& b) {
-  auto [x, y] = matched(a, b, "minimum");
+  auto [x, y] = matched(within(a, b, "minimum"), within(b, a, "minimum"), "minimum");
   if (is_float(x.dtype()))
     return neg(binary(Op::Max, neg(x), neg(y), "minimum"));
   if (x.dtype() == DType::Bool)
@@ -285,15 +343,19 @@ Tensor masked_fill(const Operand& a, const Operand& mask, Number value) {
 }
 
 Tensor eq(const Arg& a, const Arg& b) {
-  return compare(Op::Eq, a, b, "eq");
+  return equal(a, b, "eq");
 }
 Tensor ne(const Arg& a, const Arg& b) {
-  return logical_not(compare(Op::Eq, a, b, "ne"));
+  return logical_not(equal(a, b, "ne"));
 }
 Tensor lt(const Arg& a, const Arg& b) {
-  return compare(Op::Lt, a, b, "lt");
+  if (const auto order = known_order(a, b, "lt"))
+    return everywhere(a, b, *order < 0, "lt");
+  return binary(Op::Lt, matched_nodes(a, b, "lt"), "lt");
 }
 Tensor gt(const Arg& a, const Arg& b) {
+  if (const auto order = known_order(a, b, "gt"))
+    return everywhere(a, b, *order > 0, "gt");
   auto [x, y] = matched_nodes(a, b, "gt");
   return binary(Op::Lt, Nodes{std::move(y), std::move(x)}, "gt");
 }
@@ -310,10 +372,14 @@ Tensor less_equal(const Tensor& x, const Tensor& y, const char* who) {
 } // namespace
 
 Tensor le(const Arg& a, const Arg& b) {
+  if (const auto order = known_order(a, b, "le"))
+    return everywhere(a, b, *order < 0, "le");
   auto [x, y] = matched(a, b, "le");
   return less_equal(x, y, "le");
 }
 Tensor ge(const Arg& a, const Arg& b) {
+  if (const auto order = known_order(a, b, "ge"))
+    return everywhere(a, b, *order > 0, "ge");
   auto [x, y] = matched(a, b, "ge");
   return less_equal(y, x, "ge");
 }

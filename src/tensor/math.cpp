@@ -20,9 +20,8 @@ struct Floats {
 };
 // Both operands as wide floats of one shape.
 Floats float_pair(const Arg& a, const Arg& b, const char* who) {
-  auto [x, y] = matched(a, b, who);
-  const Tensor fx = as_float(x, who), fy = as_float(y, who);
-  return {widened(fx), widened(fy), fx.dtype()};
+  auto [x, y] = matched_floats(a, b, who);
+  return {widened(x), widened(y), x.dtype()};
 }
 
 // 1, or -1 where x < 0. abs(x) as x * side(x) has slope 1 at 0, as odd functions of it need.
@@ -64,13 +63,15 @@ Tensor small_angle(const Tensor& t) {
 }
 
 // atan2 of wide floats of one shape: the smaller quotient, then what is left of a right angle.
-// Where both are zero or both infinite the quotient stands for 0 or 1 with the sign of both.
+// Where both are zero or both infinite the quotient is 0 or 1 with the sign of both, without a
+// gradient.
 Tensor angle(const Tensor& y, const Tensor& x) {
   const Tensor steep = abs(y) > abs(x);
   const Tensor same = (y == 0) & (x == 0), far = isinf(y) & isinf(x);
-  const Tensor above = where(far, copysign(number(y, 1), y), where(steep, x, y));
-  const Tensor below = where(far, copysign(number(x, 1), x), where(steep, y, x));
-  const Tensor quotient = above / where(same, copysign(number(x, 1), x), below);
+  const Tensor size = where(far, number(y, 1), number(y, 0));
+  const Tensor above = where(far | same, copysign(size, y), where(steep, x, y));
+  const Tensor below = where(far | same, copysign(number(x, 1), x), where(steep, y, x));
+  const Tensor quotient = above / below;
   const Tensor turn = small_angle(quotient);
   const Tensor half = copysign(number(y, M_PI), y);
   return where(steep, half * 0.5 - turn, where(signbit(x), turn + half, turn));
@@ -90,16 +91,17 @@ Tensor signbit(const Operand& a) {
 }
 
 Tensor copysign(const Arg& a, const Arg& b) {
-  auto [x, y] = matched(a, b, "copysign");
-  const Tensor fx = as_float(x, "copysign");
-  const Tensor size = abs(fx);
+  auto [x, y] = matched_floats(a, b, "copysign");
+  const Tensor size = abs(x);
   return where(signbit(y), neg(size), size);
 }
 
 Tensor fmod(const Arg& a, const Arg& b) {
   auto [x, y] = matched(a, b, "fmod");
-  if (is_float(x.dtype()))
-    return copysign(mod(abs(x), abs(y)), x);
+  if (is_float(x.dtype())) {
+    const Tensor turn = where(signbit(x), number(x, -1), number(x, 1));
+    return mod(x * turn, abs(y)) * turn; // x * turn: the slope of abs(x) is 0 at 0
+  }
   const Tensor m = mod(x, y);
   return where((m != 0) & ((x < 0) != (y < 0)), m - y, m);
 }
@@ -304,9 +306,9 @@ Tensor bitwise_not(const Operand& a) {
 }
 
 Tensor isclose(const Arg& a, const Arg& b, double rtol, double atol, bool equal_nan) {
-  auto [x, y] = matched(a, b, "isclose");
-  if (!is_float(x.dtype()))
-    x = x.to(DType::F64), y = y.to(DType::F64);
+  auto [x, y] = promoted(a, b, "isclose");
+  const bool exact = !is_float(x.dtype());
+  x = exact ? as_tensor(a, DType::F64) : x, y = exact ? as_tensor(b, DType::F64) : y;
   const Tensor near = (abs(x - y) <= abs(y) * rtol + atol) & isfinite(y);
   const Tensor close = (x == y) | near;
   return equal_nan ? close | (isnan(x) & isnan(y)) : close;

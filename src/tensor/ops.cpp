@@ -199,6 +199,18 @@ DType with_number(DType type, Number number) {
   return type;
 }
 
+int beyond(DType type, Number number) {
+  if (number.category() != Number::Category::Integer || !is_integer(type))
+    return 0;
+  const std::int64_t value = number.as_int();
+  const bool vast = value < 0 && number.as_double() > 0; // 2^63 and more
+  if (type == DType::U64)
+    return value < 0 && !vast ? -1 : 0;
+  const std::int64_t least = Scalar::of(type, -kInfinity).as_int();
+  const std::int64_t most = Scalar::of(type, kInfinity).as_int();
+  return vast || value > most ? 1 : value < least ? -1 : 0;
+}
+
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who) {
   const bool a_longer = a.size() > b.size();
   const Shape &longer = a_longer ? a : b, &other = a_longer ? b : a;
@@ -346,6 +358,15 @@ Tensor as_float(const Tensor& a, const char* who) {
   return is_float(a.dtype()) ? a : a.to(DType::F32);
 }
 
+Pair matched_floats(const Arg& a, const Arg& b, const char* who) {
+  if (a.is_tensor() == b.is_tensor()) {
+    const Pair pair = matched(a, b, who);
+    return {as_float(pair.a, who), as_float(pair.b, who)};
+  }
+  const Tensor x = as_float(a.is_tensor() ? a.tensor() : b.tensor(), who);
+  return a.is_tensor() ? matched(x, b, who) : matched(a, x, who);
+}
+
 Tensor stopped(const Tensor& x) {
   return unary(Op::StopGradient, x, "stop_gradient");
 }
@@ -360,6 +381,13 @@ std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, c
          rank == 0 ? std::string("it has no axes")
                    : fmt::format("axes go from {} to {}", -rank, rank - 1));
   return axis < 0 ? axis + rank : axis;
+}
+
+void require_parts(std::int64_t count, const char* who) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24; // each takes some hundred bytes
+  if (count > kMost)
+    fail(ErrorKind::Value, "{}: {} tensors are too many; at most {} are possible", who, count,
+         kMost);
 }
 
 std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who) {

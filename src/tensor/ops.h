@@ -53,6 +53,8 @@ std::string shape_of(const Tensor& a);
 /// The dtype of an operation on a tensor of `type` and a number.
 DType with_number(DType type, Number number);
 DType default_dtype(Number::Category category);
+/// -1 or 1 where a number is an integer below or above all that the integers of `type` hold, else 0.
+int beyond(DType type, Number number);
 
 /// The shape to which two broadcast; Error(Shape).
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who);
@@ -80,6 +82,9 @@ Pair promoted(const Arg& a, const Arg& b, const char* who); ///< dtypes equal, s
 Pair matched(const Arg& a, const Arg& b, const char* who);  ///< dtypes and shapes equal
 Nodes matched_nodes(const Arg& a, const Arg& b, const char* who); ///< the same, for operations only
 Tensor binary(Op op, Nodes operands, const char* who);
+/// Of functions that compute in floats: integers and bools as f32, so that a number beside them is
+/// not wrapped to their type before.
+Pair matched_floats(const Arg& a, const Arg& b, const char* who);
 /// A value in another type; itself where it has the type.
 NodePtr cast_node(NodePtr node, DType type);
 /// A number becomes a literal of `like`'s dtype (or a higher category's).
@@ -123,6 +128,8 @@ Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value)
 
 /// An axis counted from the front; Error(Axis).
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);
+/// Error(Value) where a function would return more tensors than anyone can hold.
+void require_parts(std::int64_t count, const char* who);
 /// Ascending, each once; Error(Axis).
 std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who);
 /// The i64 coordinates along `axis` of a box, as 1 along all others; for operations only.

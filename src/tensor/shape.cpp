@@ -247,9 +247,10 @@ std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t ax
     fail(ErrorKind::Value, "split: parts of length {} are not possible; it must be positive",
          length);
   std::vector<Tensor> parts;
-  const std::int64_t size = a.size(axis);
-  for (std::int64_t begin = 0; begin < size; begin += length)
-    parts.push_back(a.narrow(axis, begin, std::min(length, size - begin)));
+  const std::int64_t size = a.size(axis), count = size == 0 ? 0 : (size - 1) / length + 1;
+  require_parts(count, "split");
+  for (std::int64_t i = 0; i < count; ++i)
+    parts.push_back(a.narrow(axis, i * length, std::min(length, size - i * length)));
   if (parts.empty())
     parts.push_back(a.clone());
   return parts;
@@ -260,7 +261,9 @@ std::vector<Tensor> chunk(const Operand& a, std::int64_t parts, std::int64_t axi
   axis = axis_of(axis, a.rank(), a.shape(), "chunk");
   if (parts <= 0)
     fail(ErrorKind::Value, "chunk: {} parts are not possible; the number must be positive", parts);
-  return split(a, std::max<std::int64_t>(1, (a.size(axis) + parts - 1) / parts), axis);
+  const std::int64_t size = a.size(axis), length = size == 0 ? 1 : (size - 1) / parts + 1;
+  require_parts(std::min(size, parts), "chunk");
+  return split(a, length, axis);
 }
 
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,

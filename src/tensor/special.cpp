@@ -134,8 +134,7 @@ Tensor digamma(const Operand& a) {
 }
 
 Tensor nextafter(const Arg& a, const Arg& b) {
-  auto [p, q] = matched(a, b, "nextafter");
-  const Tensor x = as_float(p, "nextafter"), y = as_float(q, "nextafter");
+  auto [x, y] = matched_floats(a, b, "nextafter");
   const DType bits = bits_of(x.dtype());
   const Tensor top = top_bit(x.dtype());
   const Tensor own = x.bitcast(bits), one = constant(Scalar::of(bits, std::int64_t{1}));
@@ -165,15 +164,15 @@ Tensor fmin(const Arg& a, const Arg& b) {
 }
 
 Tensor ldexp(const Arg& a, const Arg& b) {
-  auto [x, y] = matched(a, b, "ldexp");
-  const Tensor fx = as_float(x, "ldexp"), wide = widened(fx);
+  auto [x, y] = matched_floats(a, b, "ldexp");
+  const Tensor wide = widened(x);
   // In two steps: 2^b alone may be out of range where the product is not.
   const Tensor all = y.to(wide.dtype()), half = trunc(all * 0.5);
-  return (wide * exp2(half) * exp2(all - half)).to(fx.dtype());
+  return (wide * exp2(half) * exp2(all - half)).to(x.dtype());
 }
 
 Tensor float_power(const Arg& a, const Arg& b) {
-  return pow(as_tensor(a).to(DType::F64), as_tensor(b).to(DType::F64));
+  return pow(as_tensor(a, DType::F64), as_tensor(b, DType::F64));
 }
 
 Tensor addcmul(const Operand& c, const Operand& a, const Operand& b, const Arg& value) {

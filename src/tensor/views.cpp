@@ -188,6 +188,7 @@ std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors) {
 std::vector<Tensor> unbind(const Operand& a, std::int64_t axis) {
   Access::held(a, "unbind");
   axis = axis_of(axis, a.rank(), a.shape(), "unbind");
+  require_parts(a.size(axis), "unbind");
   std::vector<Tensor> result;
   for (std::int64_t i = 0; i < a.size(axis); ++i)
     result.push_back(a.select(axis, i));

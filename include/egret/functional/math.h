@@ -7,7 +7,7 @@
 
 namespace egret {
 
-// Floats keep their dtype; functions of calculus take integers as f32.
+// Floats keep their dtype; functions of calculus take integers as f32, and the numbers beside them.
 // Binary ones broadcast and promote as the operators do.
 // Bools are no numbers here: sums, differences and products of two bools, neg and square of bools
 // are Error(DType).
@@ -15,9 +15,13 @@ Tensor add(const Arg& a, const Arg& b);
 Tensor sub(const Arg& a, const Arg& b);
 Tensor mul(const Arg& a, const Arg& b);
 Tensor div(const Arg& a, const Arg& b);          ///< integers divide to f32
-Tensor floor_divide(const Arg& a, const Arg& b); ///< rounds down; an integer divided by 0 gives 0
+/// Rounds the exact quotient down, so that a is floor_divide(a, b) · b + mod(a, b); an integer
+/// divided by 0 gives 0.
+Tensor floor_divide(const Arg& a, const Arg& b);
 Tensor mod(const Arg& a, const Arg& b);          ///< sign of b; an integer modulo 0 gives 0
-Tensor pow(const Arg& a, const Arg& b); ///< exponents 2, 3, 0.5, -1 ... become products and roots
+/// Exponents 2, 3, 0.5, -1 ... become products and roots. An integer to the power of an integer
+/// number, not negative, is an integer, which wraps.
+Tensor pow(const Arg& a, const Arg& b);
 Tensor maximum(const Arg& a, const Arg& b); ///< NaN where either is NaN
 Tensor minimum(const Arg& a, const Arg& b);
 Tensor neg(const Operand& a);
@@ -52,7 +56,9 @@ Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> 
 Tensor where(const Operand& condition, const Arg& a, const Arg& b);
 Tensor masked_fill(const Operand& a, const Operand& mask,
                    Number value); ///< `value` where `mask` holds
-// Comparisons give bool; operands promote and broadcast; false where either is NaN (ne: true).
+// Comparisons give bool; operands promote and broadcast; false where either is NaN (ne: true). An
+// integer number counts as what it is, also where the tensor's dtype does not hold it; so do those
+// of maximum, minimum and clamp.
 Tensor eq(const Arg& a, const Arg& b);
 Tensor ne(const Arg& a, const Arg& b);
 Tensor lt(const Arg& a, const Arg& b);

@@ -30,7 +30,8 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t axis = 0);
 Tensor cat(std::initializer_list<Operand> tensors, std::int64_t axis = 0);
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis = 0); ///< along a new axis
 Tensor stack(std::initializer_list<Operand> tensors, std::int64_t axis = 0);
-/// Slices of `length` along an axis, the last one shorter; Error(Value) unless length > 0.
+/// Slices of `length` along an axis, the last one shorter; Error(Value) unless length > 0. What
+/// returns a list of slices has Error(Value) for more than 2^24 of them.
 std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t axis = 0);
 /// At most `pieces` slices of equal length, ceil(size / pieces), the last one shorter; Error(Value)
 /// unless positive.

@@ -81,6 +81,21 @@ TEST(LargeArguments, ViewsNameTheFunctionAndWhatDoesNotFit) {
   });
 }
 
+TEST(LargeArguments, ListsOfTensorsAreOfALengthThatCanBeHeld) {
+  const Tensor line = zeros({std::int64_t{1} << 40});
+  const std::string many = "1099511627776 tensors are too many; at most 16777216 are possible";
+  expect_all({
+      {ErrorKind::Value, "split: " + many, [&] { split(line, 1); }},
+      {ErrorKind::Value, "chunk: " + many, [&] { chunk(line, kMost); }},
+      {ErrorKind::Value, "unbind: " + many, [&] { unbind(line); }},
+      {ErrorKind::Value, "tril_indices: the indices of 1099511627776 rows and 1 columns are too",
+       [] { tril_indices(std::int64_t{1} << 40, 1, -(std::int64_t{1} << 40)); }},
+  });
+  EXPECT_EQ(split(line, kMost).size(), 1u);
+  EXPECT_EQ(split(line, std::int64_t{1} << 39).size(), 2u);
+  EXPECT_EQ(chunk(x3, kMost).size(), 3u);
+}
+
 TEST(LargeArguments, RandomIntegersLieWithinTheirDType) {
   Generator random;
   expect_all({
