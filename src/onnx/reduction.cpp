@@ -85,8 +85,11 @@ void lower_reduction(Emitter& e, ir::NodeId id) {
   const ir::Node& node = e.graph()[id];
   const Shape& from = e.graph()[node.inputs[0]].shape;
   if (node.op != Op::ReduceArgMax && std::ranges::find(from, Expr(0)) != from.end()) {
-    const std::string nothing = e.constant(identity_of(monoid_of(node.op), node.dtype));
-    return e.define(e.emit("Expand", {nothing, e.sizes(node.shape)}), node.dtype);
+    const Scalar identity = identity_of(monoid_of(node.op), node.dtype);
+    const DType carrier = is_float(node.dtype) ? carrier_of(node.dtype) : node.dtype;
+    const std::string nothing = is_float(carrier) ? e.constant(carrier, identity.as_double())
+                                                  : e.constant(identity);
+    return e.define(e.emit("Expand", {nothing, e.sizes(node.shape)}), carrier);
   }
   // ONNX Runtime's sums and products of i32 do not wrap.
   const DType own = carrier_of(node.dtype), carrier = own == DType::I32 ? DType::I64 : own;

@@ -178,6 +178,43 @@ TEST_F(Onnx, SortsOfFloatsAreSortsOfTheFloats) {
   EXPECT_THAT(model.ops(), Not(Contains("BitwiseXor")));
 }
 
+// Scan, Slice backwards and ScatterElements of axes without elements are errors in some runtimes.
+TEST_F(Onnx, WhatHasNoElementsIsAConstant) {
+  const ReadModel model = exported(R"(
+%0: f32[0,4] = input "x"
+%1: f32[0,4] = flip(%0) axes=[0,1]
+%2: f32[0,4] = cumprod(%1) axis=0
+%3: bf16[0,4] = cast(%2)
+outputs %3
+)");
+  EXPECT_THAT(model.ops(), ElementsAre("Identity"));
+  EXPECT_EQ(model.inputs.at("x"), "1[0,4]");
+  EXPECT_EQ(model.outputs.at("result"), "16[0,4]");
+}
+
+TEST_F(Onnx, AReductionOfNothingIsItsIdentity) {
+  for (const std::string op : {"sum", "prod", "amax"})
+    for (const std::string type : {"f32", "f8e4m3", "i64", "bool"}) {
+      if (type == "bool" && op != "amax")
+        continue;
+      const ReadModel model = exported("%0: " + type + "[0,4] = input \"x\"\n%1: " + type +
+                                       "[4] = " + op + "(%0) axes=[0]\noutputs %1\n");
+      EXPECT_EQ(model.ops().front(), "Expand") << op << " of " << type;
+    }
+}
+
+// ONNX does not say what a maximum with NaN is.
+TEST_F(Onnx, ScatteredMaximaAskForNaN) {
+  const ReadModel model = exported(R"(
+%0: f32[3] = input "data"
+%1: i64[2] = input "index"
+%2: f32[2] = input "updates"
+%3: f32[3] = scatter_max(%0, %1, %2) axis=0
+outputs %3
+)");
+  EXPECT_THAT(model.ops(), Contains("IsNaN"));
+}
+
 TEST_F(Onnx, WhatHasNoFormIsRefusedByOpNodeAndLine) {
   const std::string text = R"(%x: f32[3] = input "x"
 %y: i32[3] = bitcast(%x)
