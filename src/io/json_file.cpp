@@ -1,6 +1,7 @@
 #include "io/json_file.h"
 
 #include "io/file.h"
+#include "support/json_reason.h"
 
 namespace egret::io {
 
@@ -26,9 +27,9 @@ nlohmann::json read_json_object(const std::filesystem::path& path) {
   try {
     value = nlohmann::json::parse(text, shallow);
   } catch (const nlohmann::json::parse_error& error) {
-    file.fail(error.byte, "not JSON: {}", error.what());
+    file.fail(error.byte, "not JSON: {}", json_reason(error));
   } catch (const nlohmann::json::exception& error) { // a number beyond f64
-    file.fail(0, "not JSON: {}", error.what());
+    file.fail(0, "not JSON: {}", json_reason(error));
   }
   if (!value.is_object())
     file.fail(0, "not a JSON object");

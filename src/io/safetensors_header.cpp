@@ -1,6 +1,7 @@
 #include "io/safetensors_header.h"
 
 #include "io/file.h"
+#include "support/json_reason.h"
 
 #include <algorithm>
 #include <array>
@@ -169,7 +170,7 @@ public:
   bool binary(binary_t&) override { wrong("binary data"); }
   bool parse_error(std::size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    std::string_view reason = error.what(); // "[json..] parse error at line 1, column 5: reason"
+    std::string_view reason = json_reason(error); // "parse error at line 1, column 5: reason"
     if (auto at = reason.find(", column "); at != std::string_view::npos)
       if (at = reason.find(": ", at); at != std::string_view::npos)
         reason.remove_prefix(at + 2);

@@ -87,8 +87,8 @@ void lower_reduction(Emitter& e, ir::NodeId id) {
   if (node.op != Op::ReduceArgMax && std::ranges::find(from, Expr(0)) != from.end()) {
     const Scalar identity = identity_of(monoid_of(node.op), node.dtype);
     const DType carrier = is_float(node.dtype) ? carrier_of(node.dtype) : node.dtype;
-    const std::string nothing = is_float(carrier) ? e.constant(carrier, identity.as_double())
-                                                  : e.constant(identity);
+    const std::string nothing =
+        is_float(carrier) ? e.constant(carrier, identity.as_double()) : e.constant(identity);
     return e.define(e.emit("Expand", {nothing, e.sizes(node.shape)}), carrier);
   }
   // ONNX Runtime's sums and products of i32 do not wrap.

@@ -96,7 +96,7 @@ Tensor wide_floor_divide(const Tensor& a, const Tensor& b) {
   const Tensor size = abs(x), step = abs(y), rest = mod(size, step);
   const Tensor whole = round((size - rest) / step);
   const Tensor down = neg(whole + where(rest > 0, number(x, 1), number(x, 0)));
-  const Tensor quotient = where(signbit(x) == signbit(y), whole, down);
+  const Tensor quotient = where((x < 0) == (y < 0), whole, down);
   return converted_own(where(y == 0, x / y, quotient), a.dtype());
 }
 
@@ -187,8 +187,7 @@ Tensor pow(const Arg& a, const Arg& b) {
 }
 
 Tensor maximum(const Arg& a, const Arg& b) {
-  return binary(Op::Max,
-                matched_nodes(within(a, b, "maximum"), within(b, a, "maximum"), "maximum"),
+  return binary(Op::Max, matched_nodes(within(a, b, "maximum"), within(b, a, "maximum"), "maximum"),
                 "maximum");
 }
 

@@ -53,7 +53,8 @@ std::string shape_of(const Tensor& a);
 /// The dtype of an operation on a tensor of `type` and a number.
 DType with_number(DType type, Number number);
 DType default_dtype(Number::Category category);
-/// -1 or 1 where a number is an integer below or above all that the integers of `type` hold, else 0.
+/// -1 or 1 where a number is an integer below or above all that the integers of `type` hold, else
+/// 0.
 int beyond(DType type, Number number);
 
 /// The shape to which two broadcast; Error(Shape).

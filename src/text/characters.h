@@ -6,8 +6,9 @@
 
 namespace egret::text {
 
-bool is_space(char32_t c);           ///< property White_Space
-bool is_numeric(char32_t c);         ///< Nd, Nl, No
+bool is_space(char32_t c);   ///< property White_Space
+bool is_numeric(char32_t c); ///< Nd, Nl, No
+// As tokenizers were made with them: of Unicode 8.0, marks of 9.0.
 bool is_punctuation(char32_t c);     ///< P*, and the ASCII symbols
 bool is_mark(char32_t c);            ///< M*
 bool is_nonspacing_mark(char32_t c); ///< Mn

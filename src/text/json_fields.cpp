@@ -1,6 +1,7 @@
 #include "text/json_fields.h"
 
 #include "support/fail.h"
+#include "support/json_reason.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -135,7 +136,7 @@ Json parsed_as(std::string_view text, const std::string& name) {
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::File, "{}: not JSON: {}", name, printable(error.what()));
+    fail(ErrorKind::File, "{}: not JSON: {}", name, printable(json_reason(error)));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "text/template_value.h"
 
 #include "support/fail.h"
+#include "support/json_reason.h"
 #include "support/printable.h"
 #include "text/characters.h"
 #include "text/json_fields.h"
@@ -394,7 +395,7 @@ public:
   }
   bool parse_error(std::size_t, const std::string&,
                    const nlohmann::json::exception& error) override {
-    fail(ErrorKind::Parse, "{}: not JSON: {}", name_, printable(error.what()));
+    fail(ErrorKind::Parse, "{}: not JSON: {}", name_, printable(json_reason(error)));
   }
   Value result;
 

@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <string_view>
 #include <unistd.h>
 #include <utility>
 
@@ -58,6 +59,22 @@ void occupy_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
       ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/// Options and arguments name files, devices, schedules: an empty text, as of a variable that is
+/// not set, names nothing, and must not count as an option that is not there. Only what is text
+/// itself may be empty.
+void refuse_empty_texts(CLI::App& app) {
+  constexpr std::string_view kTexts[] = {"--prompt", "--system", "sums", "text"};
+  const CLI::Validator named(
+      [](const std::string& text) { return text.empty() ? "an empty text names nothing" : ""; },
+      "");
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() > 0 &&
+        std::ranges::find(kTexts, option->get_name()) == std::end(kTexts))
+      option->check(named);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    refuse_empty_texts(*command);
 }
 
 /// How many letters must change to make one word of the other (Levenshtein).
@@ -161,6 +178,7 @@ int main(int argc, char** argv) {
   add_tokenize_command(app);
   add_egraph_command(app);
   add_worker_command(app);
+  refuse_empty_texts(app);
   const int code = run(app, argc, argv);
   try {
     flush_stdout();

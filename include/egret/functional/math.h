@@ -14,11 +14,11 @@ namespace egret {
 Tensor add(const Arg& a, const Arg& b);
 Tensor sub(const Arg& a, const Arg& b);
 Tensor mul(const Arg& a, const Arg& b);
-Tensor div(const Arg& a, const Arg& b);          ///< integers divide to f32
+Tensor div(const Arg& a, const Arg& b); ///< integers divide to f32
 /// Rounds the exact quotient down, so that a is floor_divide(a, b) · b + mod(a, b); an integer
 /// divided by 0 gives 0.
 Tensor floor_divide(const Arg& a, const Arg& b);
-Tensor mod(const Arg& a, const Arg& b);          ///< sign of b; an integer modulo 0 gives 0
+Tensor mod(const Arg& a, const Arg& b); ///< sign of b; an integer modulo 0 gives 0
 /// Exponents 2, 3, 0.5, -1 ... become products and roots. An integer to the power of an integer
 /// number, not negative, is an integer, which wraps.
 Tensor pow(const Arg& a, const Arg& b);

@@ -175,5 +175,21 @@ TEST_F(Outputs, ATrainingThatDivergesFailsAndKeepsTheLastGoodCheckpoint) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
 }
 
+// As where a variable of a script is not set.
+TEST_F(Outputs, AnEmptyNameIsWrongUse) {
+  for (const std::string& command : commands()) {
+    const Ran ran = run(command, command.find("y={}") != std::string::npos ? "" : "''");
+    EXPECT_NE(ran.code, 0) << command;
+  }
+  const Ran plan = run("compile " + folder_.path().string() + "/g.txt --plan {}", "''");
+  EXPECT_EQ(plan.code, 2);
+  expect_contains(plan.err, "--plan: an empty text names nothing");
+  const Ran open = run("serve --model m --api-key-file {}", "''");
+  EXPECT_EQ(open.code, 2); // never a server without a key
+  expect_contains(open.err, "--api-key-file: an empty text names nothing");
+  const Ran prompt = run("generate --model " + folder_.path().string() + " --prompt {}", "''");
+  EXPECT_EQ(prompt.code, 1) << prompt.err; // which has no model
+}
+
 } // namespace
 } // namespace egret

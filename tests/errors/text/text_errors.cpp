@@ -24,7 +24,7 @@ std::function<void()> model(const std::string& text) {
 
 TEST(TokenizerErrors, FilesThatLie) {
   expect_all({
-      {ErrorKind::File, "t: not JSON: ", parses("{")},
+      {ErrorKind::File, "t: not JSON: parse error at line 1, column 2: ", parses("{")},
       {ErrorKind::File, "t: not JSON: ", parses("{\"a\":\"\xff\"}")},
       {ErrorKind::File, "t: 100 brackets inside each other, 64 are allowed",
        parses(std::string(100, '['))},
@@ -129,7 +129,7 @@ TEST(TemplateErrors, GrammarWithItsLine) {
        renders("{{ 1 | nope }}")},
       {ErrorKind::Unsupported, "c: line 1: the test 'nope' is not known",
        renders("{{ 1 is nope }}")},
-      {ErrorKind::Parse, "c: variables: not JSON",
+      {ErrorKind::Parse, "c: variables: not JSON: parse error at line 1",
        [] { ChatTemplate::parse("", "c").render("{"); }},
   });
 }

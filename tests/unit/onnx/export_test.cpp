@@ -203,6 +203,12 @@ TEST_F(Onnx, AReductionOfNothingIsItsIdentity) {
     }
 }
 
+TEST_F(Onnx, QuotientsRoundedDownHaveAForm) {
+  const ReadModel model = exported_function(
+      [](const Tensor& x, const Tensor& y) { return floor_divide(x, y); }, zeros({4}), ones({4}));
+  EXPECT_THAT(model.ops(), Contains("Mod"));
+}
+
 // ONNX does not say what a maximum with NaN is.
 TEST_F(Onnx, ScatteredMaximaAskForNaN) {
   const ReadModel model = exported(R"(

@@ -66,9 +66,9 @@ TEST(Numbers, BoundIntegersByWhatTheyAre) {
   EXPECT_EQ(clamp(bytes(), -1, 300).to_vector<int>(), (std::vector<int>{0, 44, 255}));
   EXPECT_EQ(minimum(bytes(), 300).to_vector<int>(), (std::vector<int>{0, 44, 255}));
   EXPECT_EQ(maximum(-1, bytes()).to_vector<int>(), (std::vector<int>{0, 44, 255}));
-  EXPECT_EQ(clamp(bytes().to(DType::U64), -1, std::numeric_limits<std::uint64_t>::max())
-                .to_vector<int>(),
-            (std::vector<int>{0, 44, 255}));
+  EXPECT_EQ(
+      clamp(bytes().to(DType::U64), -1, std::numeric_limits<std::uint64_t>::max()).to_vector<int>(),
+      (std::vector<int>{0, 44, 255}));
 }
 
 TEST(Power, OfIntegersByNumbersIsExact) {
@@ -91,8 +91,8 @@ TEST(Power, InF64TakesNumbersInF64) {
 // As the remainder says it, which is exact: 1 = 9 · 0.1f + 0.0999….
 TEST(FloorDivide, OfFloatsIsTheFloorOfTheExactQuotient) {
   const float inf = std::numeric_limits<float>::infinity();
-  const Floats a{1, 6, -1, -499, 7, -7, 7, -7, 0, 5, -5}, b{0.1F, 0.1F, 1e30F, inf, 2, 2, -2, -2, 3,
-                                                            0, 0};
+  const Floats a{1, 6, -1, -499, 7, -7, 7, -7, 0, 5, -5},
+      b{0.1F, 0.1F, 1e30F, inf, 2, 2, -2, -2, 3, 0, 0};
   EXPECT_EQ(floor_divide(tensor(a), tensor(b)).to_vector(),
             (Floats{9, 59, -1, -1, 3, -4, -4, 3, 0, inf, -inf}));
   EXPECT_TRUE(std::isnan(floor_divide(tensor(Floats{inf}), 3.0).item()));
