@@ -16,7 +16,8 @@ namespace egret {
 using namespace detail;
 
 Scalar Number::in(DType type) const {
-  if (is_float(type) && category_ != Category::Integer)
+  const bool vast = as_int_ < 0 && as_float_ > 0; // an unsigned number from 2^63 on
+  if (is_float(type) && (category_ != Category::Integer || vast))
     return Scalar::of(type, as_float_);
   if (category_ == Category::Float)
     return Scalar::of(type, as_float_);

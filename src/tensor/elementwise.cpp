@@ -73,6 +73,14 @@ Tensor shift(Op op, const Arg& a, const Arg& b, const char* who) {
   return binary(op, std::move(operands), who);
 }
 
+// -n beside a tensor of `type`; that of an integer beyond 64 bits wraps, or is a float.
+Number opposite(Number n, DType type) {
+  if (n.category() == Number::Category::Float ||
+      (is_float(type) && std::abs(n.as_double()) >= 0x1p63))
+    return -n.as_double();
+  return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(n.as_int()));
+}
+
 // What neg() records.
 NodePtr negated(NodePtr node, const char* who) {
   NodePtr minus = literal_at(node->form.dtype, -1, node->form.shape);
@@ -124,9 +132,7 @@ Tensor add(const Arg& a, const Arg& b) {
 
 Tensor sub(const Arg& a, const Arg& b) {
   if (a.is_tensor() && !b.is_tensor() && b.number().category() != Number::Category::Bool) {
-    const Number n = b.number();
-    return add(a, n.category() == Number::Category::Float ? Number(-n.as_double())
-                                                          : Number(-n.as_int()));
+    return add(a, opposite(b.number(), Access::held(a.tensor(), "sub").dtype));
   }
   auto [x, y] = matched_nodes(a, b, "sub");
   if (x->form.dtype == DType::Bool)

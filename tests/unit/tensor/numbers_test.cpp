@@ -71,6 +71,19 @@ TEST(Numbers, BoundIntegersByWhatTheyAre) {
       (std::vector<int>{0, 44, 255}));
 }
 
+TEST(Numbers, OfSixtyFourBitsKeepTheirSignBesideFloats) {
+  constexpr std::uint64_t kVast = (std::uint64_t{1} << 63) + (std::uint64_t{1} << 40);
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  const Tensor one = tensor(std::vector<double>{1});
+  EXPECT_EQ((one * kVast).item(), 0x1p63 + 0x1p40);
+  EXPECT_EQ((one - kVast).item(), -0x1p63 - 0x1p40);
+  EXPECT_EQ((one - kLeast).item(), 0x1p63);
+  EXPECT_EQ((kVast / one).item(), 0x1p63 + 0x1p40);
+  EXPECT_EQ(full({1}, kVast, DType::F32).item(), 0x1p63 + 0x1p40);
+  EXPECT_EQ((tensor({1}) - kLeast).item<std::int64_t>(), kLeast + 1);
+  EXPECT_EQ((tensor({1}).to(DType::U64) + kVast).item<std::uint64_t>(), kVast + 1);
+}
+
 TEST(Power, OfIntegersByNumbersIsExact) {
   const Tensor a = tensor({3, -3, 1'000'003});
   EXPECT_EQ(pow(a, 0).to_vector<std::int64_t>(), (Ints{1, 1, 1}));
