@@ -549,23 +549,28 @@ void ProgramBuilder::inside(Stmt statement, Scope scope, const std::function<voi
   scopes_.back().block.push_back(std::move(statement));
 }
 
-void ProgramBuilder::grid_loop(const Expr& end, const std::function<void(const Expr&)>& body,
-                               int counter) {
-  if (proves_less_equal(end, Expr(0)))
-    return;
+For ProgramBuilder::over_grid(const Expr& end) {
   For s;
   s.number = loops_++;
   s.extent = s.end = end;
   s.begin = Expr(0);
   s.step = Expr(1);
   s.bind = Bind::Grid;
+  return s;
+}
+
+void ProgramBuilder::grid_loop(const Expr& end, const std::function<void(const Expr&)>& body,
+                               int counter) {
+  if (proves_less_equal(end, Expr(0)))
+    return;
+  For s = over_grid(end);
   if (counter >= 0)
     s.queue = Address{counter, Expr(0)};
   open(std::move(s), proves_less(Expr(0), end), body);
 }
 
 int ProgramBuilder::relay(const std::string& name) {
-  return shared(name, DType::U64, kRelayWords);
+  return shared(name, DType::U64, Relay::kWords);
 }
 
 void ProgramBuilder::prepare_relay(int relay, int followers) {
@@ -575,17 +580,11 @@ void ProgramBuilder::prepare_relay(int relay, int followers) {
   }
 }
 
-void ProgramBuilder::relayed_loop(const Expr& end, int counter, int relay, bool draws,
+void ProgramBuilder::relayed_loop(const Expr& end, int counter, int relay, bool leads,
                                   const std::function<void(const Expr&)>& body) {
-  For s;
-  s.number = loops_++;
-  s.extent = s.end = end;
-  s.begin = Expr(0);
-  s.step = Expr(1);
-  s.bind = Bind::Grid;
+  For s = over_grid(end);
   s.queue = Address{counter, Expr(0)};
-  s.relay = Address{relay, Expr(0)};
-  s.draws = draws;
+  s.relay = Relay{{relay, Expr(0)}, leads};
   open(std::move(s), proves_less(Expr(0), end), body);
 }
 

@@ -93,8 +93,8 @@ public:
   /// together. One thread prepares it, before all come to a barrier; so many subgroups follow.
   int relay(const std::string& name);
   void prepare_relay(int relay, int followers);
-  /// The loop of one role: of the one thread that draws, or of subgroups that follow it.
-  void relayed_loop(const Expr& end, int counter, int relay, bool draws,
+  /// The loop of one role: of the one thread that leads, or of subgroups that follow it.
+  void relayed_loop(const Expr& end, int counter, int relay, bool leads,
                     const std::function<void(const Expr&)>& body);
   /// A barrier of all blocks by elements `place` and place + 1 of the counter.
   void grid_barrier(int counter, const Expr& place);
@@ -181,6 +181,7 @@ private:
   int depth_of(const Inst& inst) const;
   int add_buffer(Buffer buffer);
   void inside(Stmt statement, Scope scope, const std::function<void()>& body);
+  For over_grid(const Expr& end);
   void open(For loop, bool runs, const std::function<void(const Expr&)>& body);
   void append(Stmt statement);
   void acquire(Intrinsic by, const std::function<void()>& body);

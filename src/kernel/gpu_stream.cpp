@@ -250,7 +250,7 @@ Schedule schedule_of(const WgmmaStreamTiles& t) {
   s.knobs = {{"groups", t.groups}, {"places", t.places}, {"stages", t.stages},
              {"ahead", t.ahead},   {"turns", t.turns},   {"stays", t.stays}};
   s.blocks_per_core = t.blocks;
-  s.order = t.drawn ? WorkOrder::Drawn : WorkOrder::Fixed;
+  s.order = t.dynamic ? WorkOrder::Drawn : WorkOrder::Fixed;
   s.order_group = t.together;
   return s;
 }
@@ -264,7 +264,7 @@ WgmmaStreamTiles wgmma_tiles_of(const Schedule& s) {
   t.turns = s.knob("turns", 1) != 0;
   t.stays = s.knob("stays", 1) != 0;
   t.blocks = std::max(s.blocks_per_core, 1);
-  t.drawn = s.order == WorkOrder::Drawn;
+  t.dynamic = s.order == WorkOrder::Drawn;
   t.together = s.order_group;
   return t;
 }
@@ -474,8 +474,8 @@ private:
     std::vector<Schedule> space;
     for (WgmmaStreamTiles& t : choices) {
       const std::int64_t most = 65536 / t.blocks / (128 * t.groups) - kOtherRegisters;
-      t.drawn = t.stays;
-      t.together = t.stays ? kDrawnTogether : most_together(form, target);
+      t.dynamic = t.stays;
+      t.together = t.stays ? kDynamicTogether : most_together(form, target);
       const std::int64_t all = t.blocks > 3   ? kFewestRegisters
                                : t.blocks > 2 ? kFewRegistersOfThree
                                : t.ahead      ? kHeldRegisters
@@ -500,8 +500,8 @@ private:
         return n;
     return 16;
   }
-  /// Points of the batch whose tiles are drawn, the longest first, before those of the next.
-  static constexpr std::int64_t kDrawnTogether = 16;
+  /// Points of the batch whose tiles are scheduled together, the longest first.
+  static constexpr std::int64_t kDynamicTogether = 16;
   /// Of a thread, for addresses and what is at work.
   static constexpr std::int64_t kOtherRegisters = 32;
   /// A thread can have 240. Unless the next scores are made meanwhile, those that are done with

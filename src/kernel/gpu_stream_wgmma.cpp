@@ -190,7 +190,7 @@ public:
     rows_empty_ = b_.shared("rows_empty", DType::U64, 1);
     if (takes_turns())
       turn_ = b_.shared("turn", DType::U64, t_.groups);
-    if (t_.drawn) {
+    if (t_.dynamic) {
       next_ = b_.counter("next", 2);
       relay_ = b_.relay("tiles");
     }
@@ -298,7 +298,7 @@ private:
     b_.mbarrier_init(rows_empty_, Expr(0), 4 * t_.groups);
     for (int i = 0; takes_turns() && i < t_.groups; ++i)
       b_.mbarrier_init(turn_, Expr(i), 4);
-    if (t_.drawn)
+    if (t_.dynamic)
       b_.prepare_relay(relay_, 4 * t_.groups);
   }
 
@@ -342,7 +342,7 @@ private:
 
   /// `body` for every tile of rows of this block. Some points of the batch take turns, so that what
   /// they read along the places stays in the second cache.
-  void each_tile(bool draws, const std::function<void()>& body) {
+  void each_tile(bool leads, const std::function<void()>& body) {
     const auto at = [&](const Expr& number) {
       const Expr one = max(down_, Expr(1));
       std::int64_t together = 1;
@@ -360,8 +360,8 @@ private:
       body();
     };
     const Expr tiles = f_.batch.extent * down_;
-    if (t_.drawn)
-      b_.relayed_loop(tiles, next_, relay_, draws, at);
+    if (t_.dynamic)
+      b_.relayed_loop(tiles, next_, relay_, leads, at);
     else
       b_.grid_loop(tiles, at);
   }
@@ -665,7 +665,7 @@ private:
   Ring scored_, summed_; ///< tiles that scores alone are made of, and those that are summed
   bool scores_from_summed_ = false;
   int rows_full_ = -1, rows_empty_ = -1, turn_ = -1;
-  int next_ = -1, relay_ = -1;                      ///< of tiles that are drawn
+  int next_ = -1, relay_ = -1;                      ///< of tiles that are scheduled dynamically
   std::vector<std::vector<VarId>> scores_;          ///< by product
   std::vector<std::vector<VarId>> carried_, lefts_; ///< by sum
   VarId stage_ = -1, parity_ = -1;                  ///< of the rings: the next piece

@@ -18,7 +18,7 @@ struct WgmmaStreamTiles {
   bool turns = true;         ///< the groups issue products in turn
   bool stays = true;         ///< a block does one tile of rows after the other
   int blocks = 1;            ///< of a multiprocessor
-  bool drawn = false;        ///< blocks that stay take the next tile that none has
+  bool dynamic = false;      ///< blocks that stay take the next tile that none has
   std::int64_t together = 1; ///< points of the batch whose tiles of rows are done beside each other
   int rows() const { return 64 * groups; }
   int threads() const { return 128 * (groups + 1); }

@@ -123,8 +123,15 @@ struct Store { ///< the elements at `to` = the lanes of `value`, where `mask` ho
   std::vector<Guard> mask;
   CachePolicy policy = CachePolicy::Default;
 };
-/// u64 elements by which one loop's thread tells others what it draws: see For::relay.
-constexpr std::int64_t kRelayWords = 5;
+/// How the threads of a block go through the iterations of one queue in roles, each role by a loop
+/// of its own: one thread leads, which takes iterations from the queue, and subgroups follow it.
+struct Relay {
+  /// Shared u64 elements from `at` on: two signals that a number is there, two that it has been
+  /// read, and the two numbers.
+  static constexpr std::int64_t kWords = 5;
+  Address at;
+  bool leads = false;
+};
 /// Variable axis(number, extent) from begin while < end in steps of step. Core: iterations are
 /// shared out among the workers in contiguous pieces. Grid: static round-robin scheduling over the
 /// blocks (block b does iterations b, b + blocks ...), or with a `queue` dynamic scheduling: blocks
@@ -135,13 +142,8 @@ struct For {
   Expr begin, end, step;
   Bind bind = Bind::Serial;
   std::optional<Address> queue;
-  /// Where the threads of a block go through the iterations in roles, each role by a loop of its
-  /// own over the same queue: what kRelayWords of shared u64 are the first of. The thread that
-  /// `draws` tells the subgroups that follow: two signals that a number is there, two that it has
-  /// been read, and the two numbers.
-  std::optional<Address> relay;
-  bool draws = false;
-  int unroll = 1; ///< copies of the body a renderer should make
+  std::optional<Relay> relay; ///< of a loop with a queue
+  int unroll = 1;             ///< copies of the body a renderer should make
   /// Of a grid loop: what does not change from one iteration to the next is computed in each of
   /// them, as there is too much of it for the registers.
   bool keeps_invariants = false;

@@ -124,9 +124,13 @@ void members(A& a, Store& x) {
   all_members(a, x.to, x.mask, x.policy);
 }
 template <class A>
+void members(A& a, Relay& x) {
+  all_members(a, x.at, x.leads);
+}
+template <class A>
 void members(A& a, For& x) {
   a.id(IdKind::Loop, x.number);
-  all_members(a, x.extent, x.begin, x.end, x.step, x.bind, x.queue, x.relay, x.draws, x.unroll,
+  all_members(a, x.extent, x.begin, x.end, x.step, x.bind, x.queue, x.relay, x.unroll,
               x.keeps_invariants, x.body);
 }
 template <class A>

@@ -295,7 +295,8 @@ private:
     if (x.queue)
       out_ += fmt::format(", from the queue {}", place(*x.queue));
     if (x.relay)
-      out_ += fmt::format(", {} {}", x.draws ? "told by" : "as told by", place(*x.relay));
+      out_ += fmt::format(", {} {}", x.relay->leads ? "leading by" : "following by",
+                          place(x.relay->at));
     if (x.unroll > 1)
       out_ += fmt::format(", {} copies", x.unroll);
     if (x.keeps_invariants)

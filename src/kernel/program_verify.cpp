@@ -698,23 +698,22 @@ private:
     const int bounds = std::min({level_of(x.begin), level_of(x.end), level_of(x.step)});
     check(!grid || bounds == threads_, "grid loop {} differs by thread", x.number);
     if (x.queue) {
-      const bool relayed = x.relay.has_value();
-      check(relayed || level_ == threads_, "dynamic grid loop {} differs by thread", x.number);
-      check(!relayed || x.draws || level_ >= 32, "loop {} of those that are told differs by lane",
-            x.number);
+      check(x.relay || level_ == threads_, "dynamic grid loop {} differs by thread", x.number);
       const Buffer& b = buffer(x.queue->buffer);
       check(b.space == Space::Counter, "buffer {} is no counter", b.name);
       expr(x.queue->index, 1);
       check(level_of(x.queue->index) >= threads_, "the place in counter {} differs by thread",
             b.name);
     }
-    check(!x.relay || x.queue, "loop {} tells of no queue", x.number);
     if (x.relay) {
-      const Buffer& b = buffer(x.relay->buffer);
-      check(b.space == Space::Shared && b.dtype == DType::U64 && x.relay->index.is_constant() &&
+      check(x.queue.has_value(), "loop {} is a role's, but of no queue", x.number);
+      check(x.relay->leads || level_ >= 32, "loop {} of subgroups that follow differs by lane",
+            x.number);
+      const Buffer& b = buffer(x.relay->at.buffer);
+      check(b.space == Space::Shared && b.dtype == DType::U64 && x.relay->at.index.is_constant() &&
                 b.elements.is_constant() &&
-                x.relay->index.value() + kRelayWords <= b.elements.value(),
-            "buffer {} is none to tell by", b.name);
+                x.relay->at.index.value() + Relay::kWords <= b.elements.value(),
+            "buffer {} has no room for a relay", b.name);
     }
     const bool was = std::exchange(in_core_, in_core_ || core || grid);
     const int level = std::exchange(level_, std::min(level_, bounds));

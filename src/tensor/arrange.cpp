@@ -17,7 +17,7 @@ Tensor triangle(std::int64_t rows, std::int64_t columns, std::int64_t offset, co
   if (rows < 0 || columns < 0)
     fail(ErrorKind::Value, "{}: {} rows and {} columns; numbers must not be negative", who, rows,
          columns);
-  constexpr std::int64_t kMost = std::int64_t{1} << 30; // elements of the matrix
+  constexpr std::int64_t kMost = std::int64_t{1} << 32; // elements of the matrix
   if (columns > 0 && rows > kMost / columns)
     fail(ErrorKind::Value, "{}: the indices of {} rows and {} columns are too many", who, rows,
          columns);

@@ -280,15 +280,12 @@ void CudaRenderer::grid_loop(const For& stmt) {
 // asked for at the start of an iteration and needed at its end. The last block to end clears the
 // counter for the next launch.
 void CudaRenderer::dynamic_loop(const For& stmt) {
-  const char* type = IndexText::type_of(stmt.extent);
   const std::string c = counter(*stmt.queue);
   const int n = names_++;
   open("");
   line("unsigned eg_item{} = blockIdx.x;", n);
   open("for (;;)");
-  line("const {0} i{1} = {2} + ({0})eg_item{3} * {4};", type, stmt.number, index_.text(stmt.begin),
-       n, index_.text(stmt.step));
-  line("if (i{} >= {}) break;", stmt.number, index_.text(stmt.end));
+  take_item(stmt, n);
   line("unsigned eg_next{} = 0;", n);
   line("if (t == 0) eg_next{} = gridDim.x + atomicAdd({}, 1u);", n, c);
   block(stmt.body);
@@ -297,47 +294,57 @@ void CudaRenderer::dynamic_loop(const For& stmt) {
   line("eg_item{} = eg_ticket[eg_draw];", n);
   line("eg_draw ^= 1;");
   close();
-  line("if (t == 0 && atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}",
-       c);
+  clear_queue("t == 0 && ", c);
   close();
 }
 
-// One thread draws, at the end of an iteration, and tells the others the number by one of two
-// places, once all of them have read what was there before.
+// The leader takes an iteration from the queue at the end of the one before and tells the others
+// its number in one of two places, once all of them have read what was there.
 void CudaRenderer::relayed_loop(const For& stmt) {
-  const char* type = IndexText::type_of(stmt.extent);
-  const std::string c = counter(*stmt.queue), words = fmt::format("b{}", stmt.relay->buffer),
-                    at = fmt::format("{} + {}", words, index_.text(stmt.relay->index));
-  const auto signal = [&](int first, int n) {
-    return fmt::format("eg_address({} + {} + (eg_told{} & 1))", at, first, n);
-  };
+  const bool leads = stmt.relay->leads;
+  const std::string c = counter(*stmt.queue);
   const int n = names_++;
   open("");
-  line("volatile unsigned* const eg_numbers{} = (unsigned*)({} + 4);", n, at);
-  if (stmt.draws)
+  line("unsigned long long* const eg_relay{} = b{} + {};", n, stmt.relay->at.buffer,
+       index_.text(stmt.relay->at.index));
+  line("volatile unsigned* const eg_numbers{0} = (unsigned*)(eg_relay{0} + 4);", n);
+  if (leads)
     line("unsigned eg_item{} = blockIdx.x;", n);
   line("#pragma unroll 1");
   open(fmt::format("for (unsigned eg_told{0} = 0;; ++eg_told{0})", n));
-  if (stmt.draws) {
-    line("eg_await({}, ((eg_told{} >> 1) & 1) ^ 1);", signal(2, n), n);
-    line("eg_numbers{0}[eg_told{0} & 1] = eg_item{0};", n);
-    line("eg_arrive({});", signal(0, n));
+  line("const unsigned eg_place{0} = eg_told{0} & 1, eg_parity{0} = (eg_told{0} >> 1) & 1;", n);
+  const std::string is_there = fmt::format("eg_address(eg_relay{0} + eg_place{0})", n),
+                    is_read = fmt::format("eg_address(eg_relay{0} + 2 + eg_place{0})", n);
+  if (leads) {
+    line("eg_await({}, eg_parity{} ^ 1);", is_read, n);
+    line("eg_numbers{0}[eg_place{0}] = eg_item{0};", n);
+    line("eg_arrive({});", is_there);
   } else {
-    line("eg_await({}, (eg_told{} >> 1) & 1);", signal(0, n), n);
-    line("const unsigned eg_item{0} = eg_numbers{0}[eg_told{0} & 1];", n);
+    line("eg_await({}, eg_parity{});", is_there, n);
+    line("const unsigned eg_item{0} = eg_numbers{0}[eg_place{0}];", n);
     line("__syncwarp();");
-    line("if ((t & 31) == 0) eg_arrive({});", signal(2, n));
+    line("if ((t & 31) == 0) eg_arrive({});", is_read);
   }
-  line("const {0} i{1} = {2} + ({0})eg_item{3} * {4};", type, stmt.number, index_.text(stmt.begin),
-       n, index_.text(stmt.step));
-  line("if (i{} >= {}) break;", stmt.number, index_.text(stmt.end));
+  take_item(stmt, n);
   block(stmt.body);
-  if (stmt.draws)
+  if (leads)
     line("eg_item{} = gridDim.x + atomicAdd({}, 1u);", n, c);
   close();
-  if (stmt.draws)
-    line("if (atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}", c);
+  if (leads)
+    clear_queue("", c);
   close();
+}
+
+/// The loop's variable from its number, or the loop's end.
+void CudaRenderer::take_item(const For& stmt, int n) {
+  line("const {0} i{1} = {2} + ({0})eg_item{3} * {4};", IndexText::type_of(stmt.extent),
+       stmt.number, index_.text(stmt.begin), n, index_.text(stmt.step));
+  line("if (i{} >= {}) break;", stmt.number, index_.text(stmt.end));
+}
+
+void CudaRenderer::clear_queue(const char* condition, const std::string& queue) {
+  line("if ({1}atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}", queue,
+       condition);
 }
 
 } // namespace egret::backend::cuda

@@ -34,6 +34,8 @@ private:
   void grid_loop(const kernel::For& stmt);
   void dynamic_loop(const kernel::For& stmt);
   void relayed_loop(const kernel::For& stmt);
+  void take_item(const kernel::For& stmt, int n);
+  void clear_queue(const char* condition, const std::string& queue);
   void barrier() override { line("__syncthreads();"); }
   void intrinsic(const kernel::Intrinsic& use) override { intrinsic(use, -1); }
   void acquire(const kernel::Acquire& stmt) override;

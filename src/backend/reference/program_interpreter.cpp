@@ -489,7 +489,7 @@ private:
                        step = code.step(slots(0));
     ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
     const bool dynamic = stmt.queue.has_value();
-    // Roles draw the same numbers of one queue, each in its own time.
+    // Roles take the same iterations of one queue, each in its own time.
     const int queue = stmt.relay ? ~stmt.queue->buffer : stmt.number;
     for (std::size_t n = 0;; ++n) {
       const std::int64_t item = dynamic

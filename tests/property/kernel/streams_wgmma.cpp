@@ -44,7 +44,7 @@ std::vector<Variant> variants() {
   const char* const kPlain = "groups=2 places=32 stages=2 ahead=1 turns=1 stays=1";
   const char* const kAlone = "groups=1 places=16 stages=3 ahead=1 turns=0 stays=0";
   const char* const kBehind = "groups=2 places=64 stages=2 ahead=0 turns=1 stays=1";
-  const char* const kDrawn = "groups=2 places=32 stages=2 ahead=1 turns=1 stays=1 @order=drawn/2";
+  const char* const kDynamic = "groups=2 places=32 stages=2 ahead=1 turns=1 stays=1 @order=drawn/2";
   const char* const kThree = "groups=3 places=16 stages=2 ahead=0 turns=0 stays=1";
   return {
       {{"Plain", 1, 2, 1, 136, 72, 16, 16, DType::BF16, Mask::None, false, false, false}, kPlain},
@@ -65,9 +65,10 @@ std::vector<Variant> variants() {
       {{"Capped", 1, 1, 1, 72, 80, 24, 40, DType::F16, Mask::Causal, false, true, true}, kAlone},
       {{"SharedKeys", 1, 2, 3, 64, 80, 16, 16, DType::BF16, Mask::Causal, false, false, false},
        kAlone},
-      {{"Drawn", 3, 1, 1, 200, 200, 32, 64, DType::BF16, Mask::Causal, false, false, true}, kDrawn},
-      {{"DrawnWindow", 1, 3, 1, 260, 260, 16, 32, DType::BF16, Mask::Window, false, false, false},
-       kDrawn},
+      {{"Dynamic", 3, 1, 1, 200, 200, 32, 64, DType::BF16, Mask::Causal, false, false, true},
+       kDynamic},
+      {{"DynamicWindow", 1, 3, 1, 260, 260, 16, 32, DType::BF16, Mask::Window, false, false, false},
+       kDynamic},
       // Of a thread's two rows in the last tile, or in all, the second is beyond the end.
       {{"ToALength", 1, 2, 1, 68, 80, 16, 16, DType::BF16, Mask::Length, false, false, false},
        kBehind},
@@ -127,6 +128,39 @@ TEST(WgmmaStream, ComesFirstWhereTheMachineHasIt) {
   };
   EXPECT_GE(count(space), 4);
   EXPECT_EQ(count(kernel::gpu_stream_generator().space(region, testing::test_gpu())), 0);
+}
+
+// Masks make some tiles longer than others.
+TEST(WgmmaStream, BlocksThatStayAreScheduledDynamically) {
+  int stay = 0;
+  for (const kernel::Schedule& s : kernel::gpu_stream_generator().space(forward(kLarge), hopper()))
+    if (s.mma == "wgmma") {
+      EXPECT_EQ(s.order == kernel::WorkOrder::Drawn, s.knob("stays", 1) != 0) << to_string(s);
+      stay += int(s.knob("stays", 1));
+    }
+  EXPECT_GT(stay, 0);
+}
+
+/// Lanes of what a block stores to the output, of every store.
+std::vector<int> lanes_of_stores(const Attention& form) {
+  const auto lowered = kernel::gpu_stream_generator().lower(
+      forward(form), kernel::parse_schedule("gpu_stream groups=2 places=64 @mma=wgmma"), hopper());
+  EXPECT_TRUE(lowered.ok) << lowered.reason;
+  std::vector<int> lanes;
+  kernel::any_statement(lowered.program.body, [&](const kernel::Stmt& s) {
+    if (const auto* store = kernel::get_if<kernel::Store>(s))
+      lanes.push_back(lowered.program.values[std::size_t(store->value)].lanes);
+    return false;
+  });
+  return lanes;
+}
+
+TEST(WgmmaStream, ALaneStoresSixteenBytesWhereResultsLieSo) {
+  // Four fragments of eight columns at a time, of two rows of a thread.
+  EXPECT_EQ(lanes_of_stores(kLarge), std::vector<int>(4, 8));
+  Attention narrow = kLarge;
+  narrow.width = narrow.value_width = 16; // two fragments
+  EXPECT_EQ(lanes_of_stores(narrow), std::vector<int>(4, 2));
 }
 
 std::string reason(const kernel::Region& region, const std::string& knobs,

@@ -200,7 +200,7 @@ TEST(GpuProgram, GridLoopInAGridLoopIsRefused) {
   EXPECT_THROW(d.b.finish(launch_of(Expr(2))), InternalError);
 }
 
-/// The first warp's first thread draws, so many lanes of the second follow.
+/// The first warp's first thread leads, so many lanes of the second follow.
 KernelProgram relayed(int lanes, const std::function<int(ProgramBuilder&)>& relay_of) {
   Draft d;
   const int counter = d.b.counter("next", 2), relay = relay_of(d.b);
@@ -220,18 +220,18 @@ KernelProgram relayed(int lanes, const std::function<int(ProgramBuilder&)>& rela
   return d.b.finish(launch_of(Expr(9)));
 }
 
-TEST(GpuProgram, OneThreadDrawsForSubgroupsThatFollow) {
+TEST(GpuProgram, SubgroupsFollowOneThreadThroughAQueue) {
   const auto words = [](DType type, std::int64_t count) {
     return [=](ProgramBuilder& b) { return b.shared("tiles", type, count); };
   };
   const KernelProgram p = relayed(32, [](ProgramBuilder& b) { return b.relay("tiles"); });
   const std::string text = print(p);
-  EXPECT_NE(text.find("from the queue next[0], told by tiles[0]"), std::string::npos) << text;
-  EXPECT_NE(text.find("from the queue next[0], as told by tiles[0]"), std::string::npos) << text;
-  EXPECT_NE(hash_of(p), hash_of(relayed(32, words(DType::U64, kRelayWords + 1))));
-  EXPECT_THROW(relayed(16, words(DType::U64, kRelayWords)), InternalError);
-  EXPECT_THROW(relayed(32, words(DType::U64, kRelayWords - 1)), InternalError);
-  EXPECT_THROW(relayed(32, words(DType::F32, kRelayWords)), InternalError);
+  EXPECT_NE(text.find("from the queue next[0], leading by tiles[0]"), std::string::npos) << text;
+  EXPECT_NE(text.find("from the queue next[0], following by tiles[0]"), std::string::npos) << text;
+  EXPECT_NE(hash_of(p), hash_of(relayed(32, words(DType::U64, Relay::kWords + 1))));
+  EXPECT_THROW(relayed(16, words(DType::U64, Relay::kWords)), InternalError);
+  EXPECT_THROW(relayed(32, words(DType::U64, Relay::kWords - 1)), InternalError);
+  EXPECT_THROW(relayed(32, words(DType::F32, Relay::kWords)), InternalError);
 }
 
 TEST(GpuProgram, GridBarrierAsksForResidentBlocks) {
