@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::json;
 
 struct Options {
-  std::string device, only = "*", save, trace, scale = "full", shard = "0/1";
+  std::string device, only = "*", save, scale = "full", shard = "0/1";
   tool::EffortOptions effort;
   int threads = 0;
   bool list = false, explain = false, verify = false;
@@ -148,14 +148,8 @@ Json measured(const Program& program, const Options& options) {
   sync();
   const std::uint64_t kernels = (counters() - before).kernels_launched;
   const auto times = tool::bench::time_runs(run, options.measure);
-  if (!options.trace.empty()) {
-    const std::filesystem::path file =
-        std::filesystem::path(options.trace) / (program.name + ".json");
-    std::filesystem::create_directories(file.parent_path());
-    Profile profile(file.string());
-    run();
-    profile.close();
-  }
+  if (!options.measure.trace.empty())
+    tool::bench::trace_run(run, options.measure.trace, program.name);
   return {{"name", program.name},
           {"device", device()},
           {"ms_median", 1e3 * times.median()},
@@ -243,7 +237,7 @@ int command(int argc, char** argv) {
       ->check(CLI::IsMember({"full", "small"}));
   app.add_option("--shard", options.shard, "K/N: every N-th program, from the K-th (from 0)");
   app.add_option("--save", options.save, "Write the results of each program to this folder");
-  app.add_option("--trace", options.trace,
+  app.add_option("--trace", options.measure.trace,
                  "Write a trace of one run of each program to this folder");
   app.add_option("--seconds", options.measure.seconds, "Time at least as long")
       ->check(tool::is_seconds());

@@ -151,6 +151,7 @@ struct MeasureOptions {
   double seconds = 1;            ///< of timed runs, at least
   int reps = 20;                 ///< at least
   std::optional<Effort> against; ///< run in turn with this effort too
+  std::string trace = {};        ///< folder for a trace of one run of each; empty: none
 };
 
 /// What a case takes and whether it is right: all but names and ceilings.
@@ -161,6 +162,11 @@ Measurement measure(const Workload& workload, const MeasureOptions& options);
 /// Calls `run` with nothing searched meanwhile: inputs, ceilings and what results are compared with
 /// are not what a search's time is for.
 void unsearched(const std::function<void()>& run);
+
+/// Runs once, with a trace of it in FOLDER/NAME.json. Throws Error(File) for what cannot be
+/// written.
+void trace_run(const std::function<void()>& run, const std::string& folder,
+               const std::string& name);
 
 /// Seconds of one run, sorted, and how many runs they were taken from.
 struct Times {

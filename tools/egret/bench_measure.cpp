@@ -4,6 +4,7 @@
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/device.h"
+#include "egret/profile.h"
 #include "egret/random.h"
 #include "runtime/profile.h"
 #include "runtime/runtime.h"
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -249,6 +251,16 @@ void unsearched(const std::function<void()>& run) {
   without_search(run);
 }
 
+void trace_run(const std::function<void()>& run, const std::string& folder,
+               const std::string& name) {
+  const std::filesystem::path file = std::filesystem::path(folder) / (name + ".json");
+  std::error_code unmade; // then the trace cannot be written either, which is said
+  std::filesystem::create_directories(file.parent_path(), unmade);
+  Profile profile(file.string());
+  run();
+  profile.close();
+}
+
 Measurement measure_case(const Case& c, const MeasureOptions& options) {
   Measurement m;
   m.flops = c.flops;
@@ -297,6 +309,8 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
     check_memory(workload);
     const Case c = without_search(workload.make);
     m = measure_case(c, options);
+    if (!options.trace.empty())
+      trace_run(c.run, options.trace, workload.name);
     m.ceiling = without_search([&] { return ceiling(workload.limit, m.bytes); });
     if (m.ceiling > 0)
       m.of_ceiling =

@@ -240,6 +240,22 @@ __device__ __forceinline__ float eg_narrow_tanh(float x) {
   )" EGRET_TEXT(EGRET_NARROW_TANH) R"(
 }
 )"},
+    {"eg_one_plus_tanh", R"(
+__device__ __forceinline__ float eg_one_plus_tanh(float x) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * -2.88539008f));
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  )" EGRET_TEXT(EGRET_ONE_PLUS_TANH) R"(
+}
+)"},
+    {"eg_one_minus_tanh_squared", R"(
+__device__ __forceinline__ float eg_one_minus_tanh_squared(float x) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * -2.88539008f));
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  )" EGRET_TEXT(EGRET_ONE_MINUS_TANH_SQUARED) R"(
+}
+)"},
     {"eg_sigmoid", R"(
 __device__ __forceinline__ float eg_sigmoid(float x) {
   const float e = expf(-fabsf(x));

@@ -9,6 +9,7 @@
 
 #include "support/fail.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,20 @@ namespace egret::backend::cuda {
 using clike::IndexText;
 using clike::memory_type;
 using clike::register_type;
+
+/// A sum that is 1 + tanh(u) or 1 - tanh(u)^2.
+struct TangentForm {
+  kernel::ValueId operand; ///< u
+  bool squared;
+};
+
+/// Values of f32 that have their effect only through roundings to 16 bits (render_narrow.cpp).
+struct NarrowValues {
+  std::vector<bool> narrow; ///< by value: by way of products, quotients and choices
+  /// By value, also by way of sums.
+  std::map<kernel::ValueId, TangentForm> tangents;
+};
+NarrowValues narrow_values(const kernel::KernelProgram& program);
 
 class CudaRenderer final : private clike::Renderer {
 public:
@@ -117,15 +132,12 @@ private:
   CudaTarget target_;
   std::vector<Lanes> values_;
   std::vector<const kernel::Inst*> made_by_; ///< by value
-  std::vector<bool> narrow_;                 ///< by value: see narrow_values()
-  std::string tables_;                       ///< the kernel's constant arrays
+  NarrowValues narrow_;
+  std::string tables_; ///< the kernel's constant arrays
   std::size_t table_bytes_ = 0;
   bool multiplies_; ///< has matrix instructions, so that arithmetic may be what it waits for
 };
 
-/// By value: whether it is an f32 that has its effect only through roundings to 16 bits, by way of
-/// products, quotients and choices (render_narrow.cpp).
-std::vector<bool> narrow_values(const kernel::KernelProgram& program);
 /// One lane of an op on f32 with a relative error of up to 2^-17; empty for an op that has no such
 /// form.
 std::string narrow_text(Op op, const std::vector<std::string>& args);

@@ -580,6 +580,20 @@ TEST(Tool, BenchListsAndPrintsEveryField) {
   EXPECT_EQ(json["kernels"], 1);
 }
 
+TEST(Tool, BenchTracesARun) {
+  const test::TempFolder folder;
+  const std::string traces = (folder / "traces").string();
+  const std::string bench = "bench dispatch_f32_8 --json --seconds 0.01 --reps 3 --trace ";
+  Ran ran = egret_command(bench + traces);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto trace = nlohmann::json::parse(test::read_file(traces + "/dispatch_f32_8.json"));
+  EXPECT_FALSE(trace["traceEvents"].empty());
+  test::write_file(folder / "file", "");
+  ran = egret_command(bench + (folder / "file").string());
+  EXPECT_EQ(ran.code, 1);
+  expect_contains(ran.err, (folder / "file/dispatch_f32_8.json").string());
+}
+
 TEST(Tool, BenchSaysWhereAWorkloadIsJudged) {
   const std::string list = egret_command("bench --list").out;
   for (const char* line :

@@ -113,6 +113,49 @@ TEST(CudaText, OnlyWhatIsRoundedToSixteenBitsIsMadeQuickly) {
   }
 }
 
+/// The text of x (1 + tanh(y)) + x (1 - tanh(y)^2), rounded to `stored`, `other` being added to
+/// both tangents.
+std::string text_of_tangents(DType stored, double other) {
+  kernel::ProgramBuilder b("tangents");
+  const Expr t = kernel::thread_variable(32);
+  const int in = b.argument("in", DType::F32, Expr(64), 64, false);
+  const int out = b.argument("out", stored, Expr(32), 64, true);
+  const auto number = [&](double v) { return b.constant(Scalar::of(DType::F32, v)); };
+  const auto apply = [&](Op op, std::vector<kernel::ValueId> args) {
+    return b.apply(op, DType::F32, std::move(args));
+  };
+  const kernel::ValueId x = b.load(in, t, 1), y = b.load(in, t + Expr(32), 1),
+                        tangent = apply(Op::Tanh, {y}),
+                        plus = apply(Op::Add, {tangent, number(other)}),
+                        square = apply(Op::Mul, {tangent, tangent}),
+                        minus =
+                            apply(Op::Add, {apply(Op::Mul, {square, number(-1)}), number(other)});
+  const kernel::ValueId sum =
+      apply(Op::Add, {apply(Op::Mul, {x, plus}), apply(Op::Mul, {x, minus})});
+  b.store(out, t, b.cast(sum, stored));
+  kernel::Launch launch;
+  launch.workers = 1;
+  launch.threads = 32;
+  return render_cuda(b.finish(launch), CudaTarget{});
+}
+
+TEST(CudaText, SumsOfOneAndTangentsAreMadeFromExponentials) {
+  const auto uses = [](const std::string& text, const char* name) {
+    return count(text, " = " + std::string(name) + "(");
+  };
+  for (const DType stored : {DType::BF16, DType::F16}) {
+    const std::string text = text_of_tangents(stored, 1);
+    EXPECT_EQ(uses(text, "eg_one_plus_tanh"), 1u) << text;
+    EXPECT_EQ(uses(text, "eg_one_minus_tanh_squared"), 1u) << text;
+  }
+  for (const std::string& text :
+       {text_of_tangents(DType::F32, 1), text_of_tangents(DType::BF16, 2)}) {
+    EXPECT_EQ(uses(text, "tanhf"), 1u) << text;
+    EXPECT_EQ(uses(text, "eg_one_plus_tanh"), 0u) << text;
+    EXPECT_EQ(uses(text, "eg_one_minus_tanh_squared"), 0u) << text;
+  }
+}
+
 // Whether a value is finite does not depend on its last bits.
 TEST(CudaText, AComparisonWithInfinityLeavesAValueQuick) {
   kernel::ProgramBuilder b("finite");
@@ -291,6 +334,37 @@ TEST(CudaText, NarrowTangentsAreTangents) {
   EXPECT_TRUE(std::isnan(narrow_tanh(std::numeric_limits<float>::quiet_NaN(), 0)));
   EXPECT_TRUE(std::signbit(narrow_tanh(-0.0f, 0)));
   EXPECT_EQ(narrow_tanh(-0.0f, 0), 0.0f);
+}
+
+float one_plus_tanh(float x, float e, float r) {
+  EGRET_ONE_PLUS_TANH
+}
+float one_minus_tanh_squared(float, float e, float r){EGRET_ONE_MINUS_TANH_SQUARED}
+
+TEST(CudaText, SumsWithTangentsLoseNothing) {
+  const auto made = [](auto f, float x, int units) {
+    const float e = std::exp2(std::fabs(x) * -2.88539008f);
+    float r = 1 / (1 + e);
+    for (int i = 0; i < std::abs(units); ++i)
+      r = std::nextafter(r, units < 0 ? 0.0f : 2.0f);
+    return double(f(x, e, r));
+  };
+  for (int units = -2; units <= 2; ++units)
+    for (float size = 1e-30f; size < 9; size *= 1.0007f)
+      for (const float x : {size, -size}) {
+        const double e = std::exp(2 * double(x)), plus = 2 * e / (e + 1),
+                     squared = 4 * e / ((e + 1) * (e + 1));
+        ASSERT_LE(std::fabs(made(one_plus_tanh, x, units) - plus), 0x1p-18 * plus) << x;
+        ASSERT_LE(std::fabs(made(one_minus_tanh_squared, x, units) - squared), 0x1p-18 * squared)
+            << x;
+      }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(made(one_plus_tanh, kInfinity, 0), 2);
+  EXPECT_EQ(made(one_plus_tanh, -kInfinity, 0), 0);
+  EXPECT_EQ(made(one_minus_tanh_squared, kInfinity, 0), 0);
+  EXPECT_EQ(made(one_minus_tanh_squared, -kInfinity, 0), 0);
+  EXPECT_TRUE(std::isnan(made(one_plus_tanh, std::nanf(""), 0)));
+  EXPECT_TRUE(std::isnan(made(one_minus_tanh_squared, std::nanf(""), 0)));
 }
 
 } // namespace
