@@ -1,4 +1,4 @@
-// The explicit door: a graph that is built, compiled by composed passes, and executed.
+// The explicit interface: a graph that is built, compiled by composed passes, and executed.
 #include "egret/display.h"
 #include "egret/functional.h"
 #include "egret/graph.h"
