@@ -27,7 +27,7 @@ struct KernelClaim {
   /// A schedule tree or a template with its parameters, as CompileOptions::schedules takes them.
   std::string schedule;
   /// The score: seconds that a launch takes. Empty: what the cost model predicts for the schedule.
-  std::optional<double> seconds;
+  std::optional<double> seconds = std::nullopt;
 };
 
 /// Looks at kernels one by one and claims those that it can make; nothing for all others. May be

@@ -27,7 +27,10 @@ struct SafetensorsFile::Impl {
     for (std::size_t i = 8; i-- > 0;)
       length = length << 8 | std::to_integer<std::uint64_t>(length_bytes[i]);
     if (length > kMostHeaderBytes)
-      file.fail(0, "a header of {} bytes is more than the limit of {}", length, kMostHeaderBytes);
+      file.fail(0,
+                "no safetensors file, or a damaged one: the first 8 bytes are those of a header of "
+                "{} bytes, and the limit is {}",
+                length, kMostHeaderBytes);
     if (length > file.size() - 8)
       file.fail(0, "a header of {} bytes in a file of {}", length, file.size());
     std::string text(length, '\0');

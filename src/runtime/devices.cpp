@@ -9,7 +9,7 @@
 namespace egret {
 
 Device::Device(const std::string& name)
-    : name_(backend::backends().text(backend::backends().parse(name, "Device"))) {}
+    : name_(backend::backends().text(backend::backends().parse(name, "device"))) {}
 
 namespace {
 

@@ -290,8 +290,9 @@ std::string CompiledBase::graph_text() const {
 std::shared_ptr<const TracedProgram> CompiledBase::last_trace(const char* who) const {
   std::lock_guard lock(impl_->mutex);
   if (!impl_->last)
-    fail(ErrorKind::State, "{}: {}: not called yet, so that nothing is traced", impl_->options.name,
-         who);
+    fail(ErrorKind::State,
+         "{}: {}: not called yet, so that nothing is traced: call the function once before",
+         impl_->options.name, who);
   return impl_->last;
 }
 

@@ -23,7 +23,8 @@ namespace {
          who, node.form.attrs.name, node.scope->name);
   fail(ErrorKind::State,
        "{}: the value is not known while {} is traced, or after: it stands for what every call "
-       "computes anew (return it, or assign it to a tensor that lives outside)",
+       "computes anew (return it, or assign it to a tensor that lives outside; where() chooses "
+       "by a value)",
        who, node.scope->name);
 }
 

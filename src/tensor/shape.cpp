@@ -115,9 +115,14 @@ Tensor reshape(const Operand& a, const Shape& shape) {
            to_string(shape));
     wanted[*open] = floordiv(count, known);
   }
-  if (!proves_equal(element_count(wanted), count))
-    fail(ErrorKind::Shape, "reshape: {} has {} elements and {} does not fit them", shape_of(a),
-         count.str(), to_string(shape));
+  if (const Expr asked = element_count(wanted); !proves_equal(asked, count)) {
+    if (open)
+      fail(ErrorKind::Shape,
+           "reshape: {} has {} elements, which are no multiple of the {} of {} without -1",
+           shape_of(a), count.str(), known.str(), to_string(shape));
+    fail(ErrorKind::Shape, "reshape: {} has {} elements and {} has {}", shape_of(a), count.str(),
+         to_string(shape), asked.str());
+  }
   if (wanted == a.shape())
     return a.clone();
   return apply(Op::Reshape, {&a}, {.shape = std::move(wanted)}, "reshape");

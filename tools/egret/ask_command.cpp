@@ -5,9 +5,11 @@
 #include "device_option.h"
 
 #include "egret/checkpoint.h"
+#include "support/fail.h"
 #include "support/printable.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +57,11 @@ void answer(addition::Solver& solver, const std::vector<std::string>& sums, bool
 }
 
 void ask(const AskOptions& options) {
+  if (!std::filesystem::exists(options.model))
+    fail(ErrorKind::File,
+         "{}: there is no such file: egret train addition --out FILE makes one, --model FILE "
+         "names it",
+         options.model);
   io::Metadata metadata = io::SafetensorsFile(options.model).metadata();
   Generator generator;
   models::Gpt model(addition::options_of(metadata, options.model), generator);

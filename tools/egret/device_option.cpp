@@ -5,6 +5,7 @@
 #include "egret/error.h"
 
 #include <CLI/CLI.hpp>
+#include <string_view>
 
 namespace egret::tool {
 
@@ -15,7 +16,8 @@ void add_device_option(CLI::App& command, std::string& device) {
           backend::backends().parse(name, "device");
           return {};
         } catch (const Error& error) {
-          return error.what();
+          const std::string_view why = error.what();
+          return std::string(why.substr(why.find('`'))); // without "device: ": the option is named
         }
       },
       backend::backends().choices());

@@ -120,7 +120,8 @@ void generate_text(const LanguageOptions& o, const std::string& text) {
 
 void generate(const GenerateOptions& o) {
   if (!std::filesystem::exists(o.language.model))
-    fail(ErrorKind::File, "{}: there is no such folder or file", o.language.model);
+    fail(ErrorKind::File, "{}: there is no such folder or file; egret downloads no models",
+         o.language.model);
   if (!is_language_model(o.language.model))
     generate_characters(o);
   else if (o.ids)

@@ -152,7 +152,8 @@ Tokenizer tokenizer_of(const LanguageOptions& o) {
     return load_tokenizer(o.tokenizer);
   const std::filesystem::path model = o.model;
   if (!std::filesystem::exists(model))
-    fail(ErrorKind::File, "{}: there is no such folder or file", o.model);
+    fail(ErrorKind::File, "{}: there is no such folder or file; egret downloads no models",
+         o.model);
   if (!is_language_model(model))
     fail(ErrorKind::File,
          "{}: is neither a folder of a language model nor a GGUF file; egret generate reads the "

@@ -90,25 +90,62 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// What stands where a command is expected and is none; empty when nothing does.
-std::string unknown_command(const CLI::App& whole) {
-  const CLI::App* app = &whole;
-  while (!app->get_subcommands().empty())
-    app = app->get_subcommands().front();
-  const std::vector<std::string> rest = app->remaining();
-  const auto commands =
-      app->get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); });
-  if (commands.empty() || rest.empty() || rest.front().starts_with('-'))
+/// " (did you mean NAME?)" for the one of `names` that `word` is nearly; else empty.
+std::string nearly(const std::string& word, const std::vector<std::string>& names) {
+  const auto nearest = std::ranges::min_element(
+      names, {}, [&](const std::string& name) { return distance(word, name); });
+  if (nearest == names.end() || 3 * distance(word, *nearest) > nearest->size() + 1)
     return "";
-  const std::string& word = rest.front();
-  const CLI::App* nearest = *std::min_element(
-      commands.begin(), commands.end(), [&](const CLI::App* a, const CLI::App* b) {
-        return distance(word, a->get_name()) < distance(word, b->get_name());
-      });
-  const bool near = 3 * distance(word, nearest->get_name()) <= nearest->get_name().size() + 1;
-  const std::string parent = app == &whole ? "egret" : "egret " + app->get_name();
-  return fmt::format("there is no command '{} {}'{}; {} --help lists them", parent, word,
-                     near ? fmt::format(" (did you mean {}?)", nearest->get_name()) : "", parent);
+  return fmt::format(" (did you mean {}?)", *nearest);
+}
+
+/// The command that was reached, such as `train addition`.
+struct Reached {
+  const CLI::App* app;
+  std::string line; ///< "egret train addition"
+};
+
+Reached reached_command(const CLI::App& whole) {
+  Reached reached{&whole, whole.get_name()};
+  while (!reached.app->get_subcommands().empty()) {
+    reached.app = reached.app->get_subcommands().front();
+    reached.line += " " + reached.app->get_name();
+  }
+  return reached;
+}
+
+/// What is wrong with a command line, with the command and what would be right.
+std::string wrong_usage(const CLI::App& whole, const CLI::ParseError& error) {
+  const auto [app, line] = reached_command(whole);
+  std::vector<std::string> commands;
+  for (const CLI::App* c :
+       app->get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); }))
+    commands.push_back(c->get_name());
+  const std::vector<std::string> rest = app->remaining();
+  const auto option =
+      std::ranges::find_if(rest, [](const std::string& s) { return s.starts_with('-'); });
+  if (!commands.empty() && !rest.empty() && option != rest.begin())
+    return fmt::format("there is no command '{} {}'{}; {} --help lists them", line, rest.front(),
+                       nearly(rest.front(), commands), line);
+  if (!commands.empty() && rest.empty())
+    return app == &whole ? "a command is missing; egret --help lists them"
+                         : fmt::format("{} is followed by one of {}; {} --help says what they do",
+                                       line, fmt::join(commands, ", "), line);
+  std::string why = error.what();
+  const bool extra =
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || !commands.empty();
+  if (extra && option != rest.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    std::vector<std::string> options;
+    for (const CLI::Option* o : app->get_options())
+      for (const std::string& known : o->get_lnames())
+        options.push_back("--" + known);
+    why = fmt::format("there is no option {}{}", name, nearly(name, options));
+  } else if (extra && !rest.empty()) {
+    why = fmt::format("'{}' is one argument too many", rest.front());
+  }
+  const std::string name = app == &whole ? "" : line.substr(whole.get_name().size() + 1) + ": ";
+  return fmt::format("{}{}; {} --help says how to use it", name, why, line);
 }
 
 /// Parses the command line, which runs the command; the exit code.
@@ -121,11 +158,7 @@ int run(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0)
       return app.exit(error); // prints help or the version
-    if (const std::string why = unknown_command(app); !why.empty())
-      return failed(why, kUsage);
-    std::fprintf(stderr, "%s\nRun with --help for more information.\n",
-                 egret::terminal_text(error.what()).c_str());
-    return kUsage;
+    return failed(wrong_usage(app, error), kUsage);
   } catch (const UsageError& error) {
     return failed(error.what(), kUsage);
   } catch (const egret::InternalError& error) {

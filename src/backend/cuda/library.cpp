@@ -3,6 +3,9 @@
 #include "backend/common/host_machine.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <utility>
 
 namespace egret::backend::cuda {
 
@@ -39,15 +42,29 @@ std::vector<std::string> toolkit_paths(const std::string& name, const char* only
 
 Library Library::open_first(std::span<const std::string> paths) {
   Library library;
+  std::string names, reason; // of the files that failed for one reason, one after the other
+  const auto told = [&] {
+    if (!names.empty())
+      library.failures_ +=
+          fmt::format("{}{}: {}", library.failures_.empty() ? "" : "; ", names, reason);
+    names.clear();
+  };
   for (const std::string& path : paths) {
     library.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library.handle_) {
       library.path_ = path;
       return library;
     }
-    const char* why = dlerror();
-    library.failures_ += (library.failures_.empty() ? "" : "; ") + std::string(why ? why : path);
+    const char* said = dlerror();
+    std::string why = said ? said : "cannot be opened";
+    if (why.starts_with(path + ": "))
+      why.erase(0, path.size() + 2);
+    if (why != reason)
+      told();
+    names += (names.empty() ? "" : ", ") + path;
+    reason = std::move(why);
   }
+  told();
   return library;
 }
 

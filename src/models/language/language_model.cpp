@@ -62,6 +62,11 @@ LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const LanguageModelOptions& options) {
+  if (!std::filesystem::exists(path))
+    fail(ErrorKind::File,
+         "LanguageModel: {}: there is no such folder or file; it must be on this machine, egret "
+         "downloads nothing",
+         path.string());
   if (options.cache_bytes < 0)
     fail(ErrorKind::Value, "LanguageModel: a cache of {} bytes", options.cache_bytes);
   if (options.context < 0 || options.chunk < 1)

@@ -79,10 +79,26 @@ TEST(Tool, WrongUsageIsExitCode2AndSaysWhat) {
   EXPECT_EQ(egret_command("egraph rn x").err,
             "egret: egraph: there is no subcommand rn (did you mean run?)\n");
   EXPECT_EQ(egret_command("train addition --lr nan").err,
-            "--lr: 'nan' is not a finite number above 0\nRun with --help for more information.\n");
-  EXPECT_EQ(
-      egret_command("train digits --dropout 7 --data /").err,
-      "--dropout: '7' is not a number from 0 to 0.95\nRun with --help for more information.\n");
+            "egret: train addition: --lr: 'nan' is not a finite number above 0; "
+            "egret train addition --help says how to use it\n");
+  EXPECT_EQ(egret_command("train digits --dropout 7 --data /").err,
+            "egret: train digits: --dropout: '7' is not a number from 0 to 0.95; "
+            "egret train digits --help says how to use it\n");
+  EXPECT_EQ(egret_command("run /dev/null --efort quick").err,
+            "egret: run: there is no option --efort (did you mean --effort?); "
+            "egret run --help says how to use it\n");
+  EXPECT_EQ(egret_command("bench --frobnicate=3").err,
+            "egret: bench: there is no option --frobnicate; egret bench --help says how to use "
+            "it\n");
+  EXPECT_EQ(egret_command("info now").err,
+            "egret: info: 'now' is one argument too many; egret info --help says how to use it\n");
+  EXPECT_EQ(egret_command("train").err,
+            "egret: egret train is followed by one of addition, digits, text; "
+            "egret train --help says what they do\n");
+  EXPECT_EQ(egret_command("").err, "egret: a command is missing; egret --help lists them\n");
+  EXPECT_EQ(egret_command("ask --device gpu").err,
+            "egret: ask: --device: `gpu` is no device: cpu, c, cuda, or cuda:0, cuda:1 ... name "
+            "one; egret ask --help says how to use it\n");
   expect_contains(egret_command("bench no_such_workload").err,
                   "no workload is named 'no_such_workload'; egret bench --list");
 }
@@ -92,7 +108,8 @@ TEST(Tool, FailuresAreExitCode1AndOneLine) {
   EXPECT_EQ(ran.code, 1);
   EXPECT_EQ(
       ran.err,
-      "egret: safetensors: /no/such/file.safetensors: cannot open: No such file or directory\n");
+      "egret: /no/such/file.safetensors: there is no such file: egret train addition --out FILE "
+      "makes one, --model FILE names it\n");
   EXPECT_EQ(ran.out, "");
   test::TempFolder folder;
   EXPECT_EQ(egret_command("train digits --data " + folder.path().string()).code, 1);

@@ -37,6 +37,13 @@ TEST(CudaErrors, NoDriverNamesWhatWasTriedAndThatTheCpuServes) {
   EXPECT_TRUE(mentions(said, "CPU")) << said;
 }
 
+TEST(CudaErrors, FilesThatFailForOneReasonShareIt) {
+  const std::vector<std::string> none = {"/nowhere/a.so", "/nowhere/b.so"};
+  EXPECT_EQ(Library::open_first(none).failures(),
+            "/nowhere/a.so, /nowhere/b.so: cannot open shared object file: No such file or "
+            "directory");
+}
+
 TEST(CudaErrors, EmptyVariablesNameNoFiles) {
   const egret::testing::ScopedEnvironment driver("EGRET_CUDA_DRIVER", ""), nvrtc("EGRET_NVRTC", ""),
       cublaslt("EGRET_CUBLASLT", "");

@@ -29,6 +29,13 @@ protected:
   }
 };
 
+TEST_F(LanguageModelErrors, AModelThatIsNotThereIsNamed) {
+  const std::string message =
+      test::error_of(ErrorKind::File, [] { LanguageModel::load("owner/name"); });
+  EXPECT_EQ(message, "LanguageModel: owner/name: there is no such folder or file; it must be on "
+                     "this machine, egret downloads nothing");
+}
+
 TEST_F(LanguageModelErrors, UnknownArchitecturesAndKeysAreNamed) {
   config_["model_type"] = "mamba";
   expect(ErrorKind::Unsupported, {"config.json", "'mamba'", "llama", "gpt2"});

@@ -102,9 +102,9 @@ TEST(Messages, AxesAndReductions) {
 
 TEST(Messages, Shapes) {
   expect_all({
-      {ErrorKind::Shape, "reshape: [2,3] has 6 elements and [4] does not fit them",
-       [] { m23.reshape({4}); }},
-      {ErrorKind::Shape, "reshape: [2,3] has 6 elements and [4,-1] does not fit them",
+      {ErrorKind::Shape, "reshape: [2,3] has 6 elements and [4] has 4", [] { m23.reshape({4}); }},
+      {ErrorKind::Shape,
+       "reshape: [2,3] has 6 elements, which are no multiple of the 4 of [4,-1] without -1",
        [] {
          m23.reshape({4, -1});
        }},
@@ -328,7 +328,10 @@ TEST(Messages, CompiledFunctions) {
   std::vector<Tensor> list = {ones({2})};
   leaks(f4);
   expect_all({
-      {ErrorKind::State, "item: the value is not known while reader is traced, or after",
+      {ErrorKind::State,
+       "item: the value is not known while reader is traced, or after: it stands for what every "
+       "call computes anew (return it, or assign it to a tensor that lives outside; where() "
+       "chooses by a value)",
        [&] { reads(f4); }},
       {ErrorKind::State,
        "compiled function: the function changes argument0, which it takes by value or const "

@@ -91,7 +91,9 @@ TEST(SafetensorsErrors, LengthsThatTheFileCannotHold) {
   expect("", "at byte 0: the file ends here, 8 bytes are missing");
   expect("1234567", "at byte 7: the file ends here, 1 bytes are missing");
   expect(test::little_endian(3, 8) + "{}", "a header of 3 bytes in a file of 10");
-  expect(test::little_endian(UINT64_MAX, 8), "more than the limit of 100000000");
+  expect(test::little_endian(UINT64_MAX, 8),
+         "no safetensors file, or a damaged one: the first 8 bytes are those of a header of "
+         "18446744073709551615 bytes, and the limit is 100000000");
   expect(test::little_endian(99'000'000, 8), "a header of 99000000 bytes in a file of 8");
   test::expect_refused(
       folder.path(), [&] { SafetensorsFile file(folder.path()); }, "not a regular file");

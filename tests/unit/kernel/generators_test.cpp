@@ -2,6 +2,7 @@
 #include "kernel/families.h"
 #include "kernel/generator.h"
 #include "kernel/loops/tree.h"
+#include "support/docs.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
@@ -329,6 +330,35 @@ TEST(Generators, ScattersShareOutIndependentColumns) {
   EXPECT_EQ(classify(region), Form::Scatter);
   KernelProgram p = lower_greedily(region, target()).program;
   EXPECT_GT(p.launch.workers.value(), 1);
+}
+
+/// The first column of the table in section `title` of a page: rows "| `name` | ...".
+std::vector<std::string> listed(const std::string& page, const std::string& title) {
+  std::istringstream lines(testing::read(testing::kDocs + page));
+  std::vector<std::string> names;
+  bool inside = false, ended = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#"))
+      inside = line == title;
+    else if (inside && !ended && line.starts_with("| `"))
+      names.push_back(line.substr(3, line.find('`', 3) - 3));
+    else if (inside && !names.empty())
+      ended = true; // other tables of the section
+  }
+  return names;
+}
+
+TEST(Generators, AreThoseOfTheDocumentationInTheirOrder) {
+  Target gpu;
+  gpu.kind = DeviceKind::Gpu;
+  for (const auto& [on, page, title] :
+       {std::tuple{target(), "kernels.md", "## The CPU's templates"},
+        {gpu, "cuda.md", "## The templates"}}) {
+    std::vector<std::string> names;
+    for (const Generator* generator : generators(on))
+      names.emplace_back(generator->name());
+    EXPECT_EQ(listed(page, title), names) << page;
+  }
 }
 
 } // namespace

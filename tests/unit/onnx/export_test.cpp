@@ -324,7 +324,9 @@ TEST_F(Onnx, AFunctionThatWasNotCalledAndAFolderThatIsMissingAreErrors) {
     }
     return "no error";
   };
-  EXPECT_THAT(message(path("f.onnx")), HasSubstr("shift: export_onnx: not called yet"));
+  EXPECT_THAT(message(path("f.onnx")),
+              HasSubstr("shift: export_onnx: not called yet, so that nothing is traced: call the "
+                        "function once before"));
   f(zeros({3}));
   EXPECT_THAT(message(path("none/f.onnx")), HasSubstr("none"));
 }
