@@ -25,7 +25,7 @@ struct KernelSite {
 /// What a builder offers for a kernel.
 struct KernelClaim {
   /// A schedule tree or a template with its parameters, as CompileOptions::schedules takes them.
-  std::string schedule;
+  std::string schedule = {};
   /// The score: seconds that a launch takes. Empty: what the cost model predicts for the schedule.
   std::optional<double> seconds = std::nullopt;
 };

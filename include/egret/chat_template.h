@@ -18,8 +18,8 @@ namespace egret {
 class Tokenizer;
 
 struct ChatMessage {
-  std::string role;           ///< "system", "user", "assistant" ...
-  std::string content;        ///< UTF-8
+  std::string role = {};      ///< "system", "user", "assistant" ...
+  std::string content = {};   ///< UTF-8
   std::string more_json = {}; ///< an object of further fields (tool_calls ...); empty: none
 };
 
@@ -31,10 +31,11 @@ struct TemplateLimits {
 
 struct ChatOptions {
   bool generation_prompt = false;  ///< ends with the start of the answer
-  std::string tools_json;          ///< an array of tools; empty: none
-  std::string variables_json;      ///< an object of further variables; empty: none
-  std::optional<std::int64_t> now; ///< for strftime_now: seconds since 1970 (UTC); else the clock
-  TemplateLimits limits;
+  std::string tools_json = {};     ///< an array of tools; empty: none
+  std::string variables_json = {}; ///< an object of further variables; empty: none
+  /// For strftime_now: seconds since 1970 (UTC); empty: the clock.
+  std::optional<std::int64_t> now = {};
+  TemplateLimits limits = {};
 };
 
 /// A parsed template. Any number of threads may render one at once.

@@ -35,10 +35,10 @@ struct NamedDim {
     std::int64_t axis = 0; ///< negative ones count from the end
     std::string path = {}; ///< of one tensor in the argument, "hidden.weight"; empty: all of them
   };
-  std::string name;
+  std::string name = {};
   std::int64_t least = 1, most = 1; ///< inclusive
   std::int64_t multiple_of = 1;     ///< sizes are multiples of it
-  std::vector<Place> at;            ///< where it stands; all have the same size in a call
+  std::vector<Place> at = {};       ///< where it stands; all have the same size in a call
   /// Largest sizes of buckets, ascending, below `most`: a trace for each bucket, whose kernels are
   /// chosen for its sizes.
   std::vector<std::int64_t> buckets = {};

@@ -162,7 +162,7 @@ struct Merge {
 };
 
 struct RuleOptions {
-  std::string name;
+  std::string name = {};
   RulesetId ruleset{};
   bool naive = false; ///< match all rows every time; functions may then be read in actions
 };
@@ -252,7 +252,7 @@ enum class CostKind : std::uint8_t {
 
 struct ExtractOptions {
   CostKind kind = CostKind::Dag;
-  CostModel cost;                    ///< the declared costs where empty
+  CostModel cost = {};               ///< the declared costs where empty
   std::size_t count = 1;             ///< at most this many different results, best first
   std::uint64_t exact_steps = 20000; ///< Dag: search steps for each independent group of choices
 };

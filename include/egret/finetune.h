@@ -50,15 +50,16 @@ struct Lora {
   double alpha = 16; ///< updates count alpha / rank times
   /// The matrices, by the last part of their module's name, "_proj" left out or not; none: those of
   /// queries and values.
-  std::vector<std::string> targets;
+  std::vector<std::string> targets = {};
 };
 
 struct Options {
-  std::optional<Lora> lora;        ///< empty: all weights are trained
-  std::filesystem::path tokenizer; ///< as Tokenizer::load() takes it; empty: the model's folder
-  std::int64_t length = 0;         ///< tokens of a row; 0: the model's context, at most 1024
-  std::int64_t batch = 4;          ///< rows a step; no more than there are
-  std::int64_t epochs = 1;         ///< rounds over the rows, where `steps` is 0
+  std::optional<Lora> lora = {}; ///< empty: all weights are trained
+  /// As Tokenizer::load() takes it; empty: the model's folder.
+  std::filesystem::path tokenizer = {};
+  std::int64_t length = 0; ///< tokens of a row; 0: the model's context, at most 1024
+  std::int64_t batch = 4;  ///< rows a step; no more than there are
+  std::int64_t epochs = 1; ///< rounds over the rows, where `steps` is 0
   std::int64_t steps = 0;
   double lr = 1e-4;                  ///< the largest: linear warm-up, then half a cosine down to 0
   std::int64_t warmup = 0;           ///< steps
@@ -71,9 +72,9 @@ struct Options {
   std::uint64_t seed = 0;            ///< of adapters, split and order
   /// Of products: BF16 or F32; empty: bf16 for models that are stored in it, f32 for others.
   /// Parameters, their moments and all sums are f32.
-  std::optional<DType> dtype;
-  std::optional<std::int64_t> memory_limit; ///< of a step, as CompileOptions::memory_limit
-  std::vector<std::string> ignored_keys;    ///< as models::LanguageModelOptions::ignored_keys
+  std::optional<DType> dtype = {};
+  std::optional<std::int64_t> memory_limit = {}; ///< of a step, as CompileOptions::memory_limit
+  std::vector<std::string> ignored_keys = {};    ///< as models::LanguageModelOptions::ignored_keys
 };
 
 /// What an observer is told after each step, and with step 0 before the first.

@@ -28,9 +28,9 @@ struct ImageConfig {
 };
 
 struct ImageModelOptions {
-  std::string device;                    ///< as use_device(); empty: the one in use
-  std::optional<DType> dtype;            ///< of weights; empty: that of the checkpoint
-  std::vector<std::string> ignored_keys; ///< of config.json that egret does not know
+  std::string device = {};                    ///< as use_device(); empty: the one in use
+  std::optional<DType> dtype = {};            ///< of weights; empty: that of the checkpoint
+  std::vector<std::string> ignored_keys = {}; ///< of config.json that egret does not know
 };
 
 struct ImageGuess {

@@ -58,12 +58,12 @@ struct LanguageConfig {
 };
 
 struct LanguageModelOptions {
-  std::string device;         ///< as use_device(); empty: the one in use
-  std::optional<DType> dtype; ///< of weights and states; empty: that of the checkpoint, f32 for
-                              ///< quantized tensors
+  std::string device = {};         ///< as use_device(); empty: the one in use
+  std::optional<DType> dtype = {}; ///< of weights and states; empty: that of the checkpoint, f32
+                                   ///< for quantized tensors
   /// Of the keys and values in the cache: a float, F8E4M3 and F8E5M2 among them, or I8 with a scale
   /// for each head and position; empty: as the states.
-  std::optional<DType> cache;
+  std::optional<DType> cache = {};
   bool dequantize = false;    ///< packed weights become floats of `dtype` when they are loaded
   std::int64_t context = 0;   ///< positions of a text; 0: what the model has, at most 4096
   std::int64_t sequences = 1; ///< texts that are written at once
@@ -74,9 +74,9 @@ struct LanguageModelOptions {
   /// A folder with a LoRA adapter as PEFT stores it (adapter_config.json,
   /// adapter_model.safetensors), whose updates are added to what the matrices of a folder's model
   /// give, in `dtype`; empty: none.
-  std::filesystem::path adapter;
+  std::filesystem::path adapter = {};
   /// Keys of config.json (or of the metadata) that egret does not know and that may be ignored.
-  std::vector<std::string> ignored_keys;
+  std::vector<std::string> ignored_keys = {};
 };
 
 struct GenerateOptions {
@@ -90,10 +90,11 @@ struct GenerateOptions {
   double presence_penalty = 0;  ///< taken from the logits of tokens that were written
   double frequency_penalty = 0; ///< likewise, times how often each was
   std::uint64_t seed = 0;
-  std::optional<std::vector<int>> stop; ///< tokens that end the text; empty: those of the model
+  /// Tokens that end the text; empty: those of the model.
   /// That the text follows (egret/grammar.h): other tokens are never sampled, a stop token only
   /// where the text is complete. A text also ends, with StopReason::Stop, where nothing may follow.
-  std::shared_ptr<const TokenGrammar> grammar;
+  std::optional<std::vector<int>> stop = {};
+  std::shared_ptr<const TokenGrammar> grammar = {};
   std::int64_t top_logprobs = -1; ///< log-probabilities of the sampled token and of so many
                                   ///< likeliest ones; -1: none
   std::int64_t lookup = 0;        ///< most tokens that generate() guesses at once, up to 63
@@ -274,7 +275,7 @@ WeightForm weight_form_named(std::string_view name);
 struct QuantizeOptions {
   WeightForm form = WeightForm::Int4;
   std::int64_t group = 0; ///< neighbours with one scale; 0: 32 where values have 4 bits, else a row
-  std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
+  std::vector<std::string> ignored_keys = {}; ///< as in LanguageModelOptions
 };
 
 /// What became of a matrix.
@@ -295,8 +296,8 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
                                                      const QuantizeOptions& options = {});
 
 struct DequantizeOptions {
-  std::optional<DType> dtype; ///< a float, of the matrices; empty: that of each one's scales
-  std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
+  std::optional<DType> dtype = {}; ///< a float, of the matrices; empty: that of each one's scales
+  std::vector<std::string> ignored_keys = {}; ///< as in LanguageModelOptions
 };
 
 /// Writes a folder of quantize_language_model() as one that has floats only, with the names and
@@ -308,8 +309,8 @@ void dequantize_language_model(const std::filesystem::path& folder,
                                const DequantizeOptions& options = {});
 
 struct GgufExportOptions {
-  io::GgmlType type = io::GgmlType::Q4_K; ///< of matrices, one that quantized_blocks() makes
-  std::vector<std::string> ignored_keys;  ///< as in LanguageModelOptions
+  io::GgmlType type = io::GgmlType::Q4_K;     ///< of matrices, one that quantized_blocks() makes
+  std::vector<std::string> ignored_keys = {}; ///< as in LanguageModelOptions
 };
 struct GgufReport {
   std::vector<QuantizedMatrix> matrices;
@@ -331,7 +332,7 @@ GgufReport export_gguf(const std::filesystem::path& folder, const std::filesyste
 struct GgufImportOptions {
   std::optional<DType>
       dtype; ///< a float, of the matrices; empty: F16 and BF16 stay, others are f32
-  std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
+  std::vector<std::string> ignored_keys = {}; ///< as in LanguageModelOptions
 };
 
 /// Writes a GGUF file's model as a folder that LanguageModel and transformers read: config.json,

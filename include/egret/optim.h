@@ -29,7 +29,7 @@ namespace egret::optim {
 
 /// Parameters that are treated alike.
 struct Group {
-  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> parameters = {};
   double lr_factor = 1;                    ///< times the optimizer's learning rate
   std::optional<double> weight_decay = {}; ///< instead of the optimizer's
 };

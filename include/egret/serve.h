@@ -17,10 +17,10 @@ struct ServeOptions {
   /// An address of this machine, IPv4 or IPv6. On a loopback address without a key, requests whose
   /// field Host names anything but localhost or an address get 421 (DNS rebinding).
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0; ///< 0: one that is free
-  std::string model_name; ///< that requests name; not empty
-  std::string api_key;    ///< bearer token that all requests but /health must have; empty: none
-  std::size_t queue = 64; ///< requests that may wait while all sequences are in use
+  std::uint16_t port = 0;      ///< 0: one that is free
+  std::string model_name = {}; ///< that requests name; not empty
+  std::string api_key = {}; ///< bearer token that all requests but /health must have; empty: none
+  std::size_t queue = 64;   ///< requests that may wait while all sequences are in use
   std::size_t connections = 256;      ///< open at a time
   std::size_t body_bytes = 1U << 20U; ///< most of a request
   std::int64_t max_tokens = 0;        ///< most of an answer; 0: what the context holds

@@ -37,15 +37,15 @@ struct SpeechConfig {
 };
 
 struct SpeechOptions {
-  std::string device;                    ///< as use_device(); empty: the one in use
-  std::optional<DType> dtype;            ///< of weights and states; empty: that of the checkpoint
-  std::vector<std::string> ignored_keys; ///< of config.json that egret does not know
+  std::string device = {};         ///< as use_device(); empty: the one in use
+  std::optional<DType> dtype = {}; ///< of weights and states; empty: that of the checkpoint
+  std::vector<std::string> ignored_keys = {}; ///< of config.json that egret does not know
 };
 
 struct TranscribeOptions {
-  std::string language;   ///< as in "en"; empty: the likeliest of the first window
-  bool translate = false; ///< to English
-  bool times = true;      ///< false: whole windows, cut where they end
+  std::string language = {}; ///< as in "en"; empty: the likeliest of the first window
+  bool translate = false;    ///< to English
+  bool times = true;         ///< false: whole windows, cut where they end
 };
 
 /// What was said between two times, in seconds from the beginning.

@@ -31,10 +31,10 @@ struct TextEncoderConfig {
 };
 
 struct TextEncoderOptions {
-  std::string device;                    ///< as use_device(); empty: the one in use
-  std::optional<DType> dtype;            ///< of weights and states; empty: that of the checkpoint
-  std::int64_t batch = 16;               ///< most texts that are read in one run
-  std::vector<std::string> ignored_keys; ///< of config.json that egret does not know
+  std::string device = {};         ///< as use_device(); empty: the one in use
+  std::optional<DType> dtype = {}; ///< of weights and states; empty: that of the checkpoint
+  std::int64_t batch = 16;         ///< most texts that are read in one run
+  std::vector<std::string> ignored_keys = {}; ///< of config.json that egret does not know
 };
 
 /// An encoder with its weights. One thread at a time.

@@ -52,10 +52,11 @@ struct LoopOptions {
   bool higher_is_better = false;
   std::int64_t patience =
       0; ///< evaluations in a row without a better one that end the run; 0: none
-  std::filesystem::path checkpoint;  ///< written at the end and every `checkpoint_every` steps
-  std::int64_t checkpoint_every = 0; ///< 0: at the end only
-  std::filesystem::path best;        ///< checkpoint of the best evaluation
-  io::Metadata metadata; ///< goes into all checkpoints; names that start with "loop." are taken
+  std::filesystem::path checkpoint = {}; ///< written at the end and every `checkpoint_every` steps
+  std::int64_t checkpoint_every = 0;     ///< 0: at the end only
+  std::filesystem::path best = {};       ///< checkpoint of the best evaluation
+  /// Goes into all checkpoints; names that start with "loop." are taken.
+  io::Metadata metadata = {};
 };
 
 /// Error(Value) naming the step when a loss is NaN or infinite: what comes after it is of no use.

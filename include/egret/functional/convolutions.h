@@ -63,8 +63,8 @@ Tensor conv_transpose3d(const Operand& a, const Operand& weight, const Operand& 
                         const ConvTransposeOptions& options = {});
 
 struct MaxPoolOptions {
-  std::optional<PerAxis> stride; ///< the kernel's size by default
-  PerAxis padding = 0;           ///< of -inf on each side, at most half the kernel
+  std::optional<PerAxis> stride = {}; ///< the kernel's size by default
+  PerAxis padding = 0;                ///< of -inf on each side, at most half the kernel
   PerAxis dilation = 1;
   bool ceil_mode = false; ///< sizes round up: a last window may reach beyond the padding
 };
@@ -84,9 +84,10 @@ Extreme max_pool3d_with_indices(const Operand& a, const PerAxis& kernel,
                                 const MaxPoolOptions& options = {});
 
 struct MaxUnpoolOptions {
-  std::optional<PerAxis> stride; ///< the kernel's size by default
+  std::optional<PerAxis> stride = {}; ///< the kernel's size by default
   PerAxis padding = 0;
-  std::optional<PerAxis> sizes; ///< of the result: (n-1)*stride - 2*padding + kernel by default
+  /// Of the result: (n-1)*stride - 2*padding + kernel by default
+  std::optional<PerAxis> sizes = {};
 };
 /// Zeros with each element of `a` where `indices` says (those of max_pool..._with_indices, of a's
 /// shape). One that is out of range is dropped; of several for one place the last one stays.
@@ -98,8 +99,8 @@ Tensor max_unpool3d(const Operand& a, const Operand& indices, const PerAxis& ker
                     const MaxUnpoolOptions& options = {});
 
 struct LpPoolOptions {
-  std::optional<PerAxis> stride; ///< the kernel's size by default
-  bool ceil_mode = false;        ///< sizes round up: a last window may reach beyond the axis
+  std::optional<PerAxis> stride = {}; ///< the kernel's size by default
+  bool ceil_mode = false;             ///< sizes round up: a last window may reach beyond the axis
 };
 /// The p-norm of each window, (sum of |x|^p)^(1/p), p at least 1.
 Tensor lp_pool1d(const Operand& a, double p, const PerAxis& kernel,
@@ -122,11 +123,11 @@ Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
             const FoldOptions& options = {});
 
 struct AvgPoolOptions {
-  std::optional<PerAxis> stride; ///< the kernel's size by default
-  PerAxis padding = 0;           ///< of zeros on each side, at most half the kernel
+  std::optional<PerAxis> stride = {}; ///< the kernel's size by default
+  PerAxis padding = 0;                ///< of zeros on each side, at most half the kernel
   bool ceil_mode = false;        ///< sizes round up: a last window may reach beyond the padding
   bool count_include_pad = true; ///< zeros of the padding count in the mean
-  std::optional<std::int64_t> divisor; ///< divides the sums instead of the counts
+  std::optional<std::int64_t> divisor = {}; ///< divides the sums instead of the counts
 };
 
 /// The mean of each window (of floats).

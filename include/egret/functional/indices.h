@@ -107,8 +107,8 @@ Tensor masked_scatter(const Operand& data, const Operand& mask, const Operand& s
 enum class Bag { Sum, Mean, Max };
 struct EmbeddingBagOptions {
   Bag mode = Bag::Mean;
-  Tensor weights;                          ///< of each index, for sums only
-  std::optional<std::int64_t> padding_idx; ///< an index that does not count
+  Tensor weights = {};                          ///< of each index, for sums only
+  std::optional<std::int64_t> padding_idx = {}; ///< an index that does not count
 };
 /// Rows of `weight` [v, d] at index [bags, n], combined in each bag: [bags, d]; zeros of a bag that
 /// is empty.

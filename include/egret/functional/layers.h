@@ -43,12 +43,13 @@ Tensor batch_norm(const Operand& a, Tensor running_mean, Tensor running_var,
 Tensor normalize(const Operand& a, double p = 2, std::int64_t axis = 1, double eps = 1e-12);
 
 struct AttentionOptions {
-  Tensor mask; ///< bool (true: may be seen) or float (added), broadcast to [..., queries, keys]
-  bool causal = false;         ///< as causal_mask
-  std::optional<double> scale; ///< 1/√d by default
+  /// Bool (true: may be seen) or float (added), broadcast to [..., queries, keys]
+  Tensor mask = {};
+  bool causal = false;              ///< as causal_mask
+  std::optional<double> scale = {}; ///< 1/√d by default
   /// A query sees keys less than this far from its own place (counted as in causal_mask).
-  std::optional<std::int64_t> window;
-  std::optional<double> softcap; ///< scores become softcap · tanh(scores / softcap)
+  std::optional<std::int64_t> window = {};
+  std::optional<double> softcap = {}; ///< scores become softcap · tanh(scores / softcap)
 };
 /// softmax(q kᵀ scale + mask) v for q [..., queries, d], k [..., keys, d], v [..., keys, e]. Where
 /// q has more heads (the axis before the last two) than k and v, and a multiple of them,

@@ -13,10 +13,10 @@ enum class Reduction { Mean, Sum, None };
 struct CrossEntropyOptions {
   /// Targets that do not count, in the mean neither: a mean is over those that do. Any integer, a
   /// class or not; what other libraries leave out without being asked is -100.
-  std::optional<std::int64_t> ignore_index;
+  std::optional<std::int64_t> ignore_index = {};
   double label_smoothing = 0;
   Reduction reduction = Reduction::Mean;
-  Tensor weight; ///< [classes]: factor of each class; a mean divides by the targets' weights
+  Tensor weight = {}; ///< [classes]: factor of each class; a mean divides by the targets' weights
 };
 /// -log softmax(logits)[target] for logits [..., classes] and integer targets [...], or targets
 /// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows). A
@@ -41,8 +41,9 @@ Tensor huber_loss(const Operand& a, const Operand& b, double delta = 1,
                   Reduction reduction = Reduction::Mean);
 
 struct BinaryCrossEntropyOptions {
-  Tensor weight;     ///< factor of each element; broadcasts to the operands
-  Tensor pos_weight; ///< factor of the targets' part, of logits only; broadcasts to the operands
+  Tensor weight = {}; ///< factor of each element; broadcasts to the operands
+  /// Factor of the targets' part, of logits only; broadcasts to the operands
+  Tensor pos_weight = {};
   Reduction reduction = Reduction::Mean;
 };
 /// -(t log p + (1 - t) log(1 - p)), logarithms not below -100.
@@ -117,7 +118,7 @@ Tensor pdist(const Operand& a, double p = 2);
 struct MultiMarginOptions {
   double p = 1; ///< 1 or 2
   double margin = 1;
-  Tensor weight; ///< [classes]: factor of the target's class
+  Tensor weight = {}; ///< [classes]: factor of the target's class
   Reduction reduction = Reduction::Mean;
 };
 /// Of scores [batch, classes] and class numbers [batch]: sum over other classes of max(0, margin -
