@@ -3,6 +3,8 @@
 #include "tensor/ops.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -68,7 +70,117 @@ Named summed(Named x, const Names& kept, const char* who) {
   return {reduce(Op::ReduceSum, x.a, axes, false, who), names};
 }
 
-// Products from left to right, each summed over the names that nobody needs any more.
+// The product of two, its axes those of both, summed over the names that are not needed.
+Named multiplied(const Named& a, const Named& b, const Names& needed, const char* who) {
+  Names box = a.names;
+  for (int name : b.names)
+    if (!has(box, name))
+      box.push_back(name);
+  // What is summed stands last, as in a matrix product.
+  std::stable_partition(box.begin(), box.end(), [&](int name) { return has(needed, name); });
+  const Tensor x = spread(a, box), y = spread(b, box);
+  const Shape shape = broadcast_shapes(x.shape(), y.shape(), who);
+  return summed({binary(Op::Mul, detail::broadcast_to(x, shape, who),
+                        detail::broadcast_to(y, shape, who), who),
+                 box},
+                needed, who);
+}
+
+// In which order a product of several operands takes the fewest multiplications: the best of all
+// binary trees by dynamic programming over sets of operands (Lam, Sadayappan and Wenger 1997), from
+// left to right where no other order is better, or where there are more than kMostOperands.
+class Order {
+public:
+  static constexpr std::size_t kMostOperands = 8;
+
+  Order(std::vector<Named> operands, const Names& result, const char* who)
+      : operands_(std::move(operands)), result_(result), who_(who) {
+    for (const Named& x : operands_)
+      for (std::size_t i = 0; i < x.names.size(); ++i) {
+        const auto size = x.a.shape()[i].constant();
+        double& known = sizes_[x.names[i]];
+        known = std::max(known, double(size.value_or(kUnknownSize)));
+      }
+  }
+
+  Named run() {
+    const Set all = (Set(1) << operands_.size()) - 1;
+    for (std::size_t i = 0; i < operands_.size(); ++i)
+      operands_[i] = summed(operands_[i], needed(Set(1) << i), who_);
+    if (operands_.size() > 2 && operands_.size() <= kMostOperands)
+      find(all);
+    return product(all);
+  }
+
+private:
+  using Set = std::uint64_t;                       // of operands
+  static constexpr std::int64_t kUnknownSize = 64; // of an axis that is known at run time
+
+  // The names that others than a set's operands have, or the result.
+  Names needed(Set set) const {
+    Names names = result_;
+    for (std::size_t i = 0; i < operands_.size(); ++i)
+      if ((set >> i & 1) == 0)
+        names.insert(names.end(), operands_[i].names.begin(), operands_[i].names.end());
+    return names;
+  }
+  std::set<int> names_of(Set set) const {
+    std::set<int> names;
+    const Names kept = needed(set);
+    for (std::size_t i = 0; i < operands_.size(); ++i)
+      if (set >> i & 1)
+        for (int name : operands_[i].names)
+          if (has(kept, name) || std::has_single_bit(set))
+            names.insert(name);
+    return names;
+  }
+  // Multiplications of two sets' products.
+  double cost(Set a, Set b) const {
+    std::set<int> names = names_of(a);
+    names.merge(names_of(b));
+    double count = 1;
+    for (int name : names)
+      count *= sizes_.at(name);
+    return count;
+  }
+  // By sets from small to large, as a part's number is below the whole's.
+  void find(Set all) {
+    std::vector<double> least(all + 1, 0);
+    std::vector<Set> left(all + 1, 0);
+    for (Set set = 1; set <= all; ++set) {
+      if (std::has_single_bit(set))
+        continue;
+      const Set last = std::bit_floor(set);
+      // From left to right first: the last operand alone is the right part.
+      left[set] = set ^ last;
+      least[set] = least[set ^ last] + cost(set ^ last, last);
+      for (Set part = (set - 1) & set; part > 0; part = (part - 1) & set) {
+        if ((part & (set & -set)) == 0) // the first operand is in the left part
+          continue;
+        const double takes = least[part] + least[set ^ part] + cost(part, set ^ part);
+        if (takes < least[set]) {
+          least[set] = takes;
+          left[set] = part;
+        }
+      }
+    }
+    left_ = std::move(left);
+  }
+  Named product(Set set) const {
+    if (std::has_single_bit(set))
+      return operands_[std::size_t(std::countr_zero(set))];
+    const Set left = left_.empty() ? set ^ std::bit_floor(set) : left_[set];
+    return multiplied(product(left), product(set ^ left), needed(set), who_);
+  }
+
+  std::vector<Named> operands_;
+  const Names& result_;
+  const char* who_;
+  std::map<int, double> sizes_;
+  std::vector<Set> left_; // by set: its left part; empty: all but the last
+};
+
+// Products, each summed over the names that nobody needs any more.
 Tensor contract(std::vector<Named> operands, const Names& result, const char* who) {
   DType type = operands[0].a.dtype();
   for (Named& x : operands) {
@@ -80,26 +192,7 @@ Tensor contract(std::vector<Named> operands, const Names& result, const char* wh
   const DType wide = accumulator_of(type);
   for (Named& x : operands)
     x = distinct({x.a.to(wide), x.names});
-  Named total = std::move(operands[0]);
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    Names needed = result;
-    for (std::size_t j = i + 1; j < operands.size(); ++j)
-      needed.insert(needed.end(), operands[j].names.begin(), operands[j].names.end());
-    if (i > 0) {
-      Names box = total.names;
-      for (int name : operands[i].names)
-        if (!has(box, name))
-          box.push_back(name);
-      // What is summed stands last, as in a matrix product.
-      std::stable_partition(box.begin(), box.end(), [&](int name) { return has(needed, name); });
-      const Tensor x = spread(total, box), y = spread(operands[i], box);
-      const Shape shape = broadcast_shapes(x.shape(), y.shape(), who);
-      total = {binary(Op::Mul, detail::broadcast_to(x, shape, who),
-                      detail::broadcast_to(y, shape, who), who),
-               box};
-    }
-    total = summed(std::move(total), needed, who);
-  }
+  const Named total = Order(std::move(operands), result, who).run();
   return spread(total, result).to(type);
 }
 

@@ -32,8 +32,9 @@ Tensor baddbmm(const Operand& c, const Operand& a, const Operand& b, const Arg& 
                const Arg& alpha = 1);
 /// Einstein's sums, "bij,bjk->bik": an axis for each letter, sums over letters that the result
 /// lacks, a letter twice in one operand for its diagonal, "..." for axes that broadcast. Without
-/// "->" the result has the letters that stand once, in alphabetical order. Operands are multiplied
-/// from left to right; letters that no later operand has are summed at once.
+/// "->" the result has the letters that stand once, in alphabetical order. Of up to 8 operands two
+/// are multiplied at a time in the order of the fewest multiplications, of more from left to right;
+/// letters that nothing else has are summed at once.
 Tensor einsum(std::string_view formula, std::span<const Tensor> operands);
 Tensor einsum(std::string_view formula, std::initializer_list<Operand> operands);
 /// Sums over pairs of axes, one of each; the other axes of a and then of b remain.
