@@ -104,17 +104,29 @@ public:
   }
 
   Named run() {
+    if (operands_.size() > kMostOperands)
+      return in_turn();
     const Set all = (Set(1) << operands_.size()) - 1;
     for (std::size_t i = 0; i < operands_.size(); ++i)
       operands_[i] = summed(operands_[i], needed(Set(1) << i), who_);
-    if (operands_.size() > 2 && operands_.size() <= kMostOperands)
-      find(all);
+    find(all);
     return product(all);
   }
 
 private:
-  using Set = std::uint64_t;                       // of operands
+  using Set = std::uint32_t;                       // of operands
   static constexpr std::int64_t kUnknownSize = 64; // of an axis that is known at run time
+
+  Named in_turn() const {
+    Named total = operands_[0];
+    for (std::size_t i = 1; i < operands_.size(); ++i) {
+      Names needed = result_;
+      for (std::size_t j = i + 1; j < operands_.size(); ++j)
+        needed.insert(needed.end(), operands_[j].names.begin(), operands_[j].names.end());
+      total = multiplied(total, operands_[i], needed, who_);
+    }
+    return total;
+  }
 
   // The names that others than a set's operands have, or the result.
   Names needed(Set set) const {
@@ -169,15 +181,14 @@ private:
   Named product(Set set) const {
     if (std::has_single_bit(set))
       return operands_[std::size_t(std::countr_zero(set))];
-    const Set left = left_.empty() ? set ^ std::bit_floor(set) : left_[set];
-    return multiplied(product(left), product(set ^ left), needed(set), who_);
+    return multiplied(product(left_[set]), product(set ^ left_[set]), needed(set), who_);
   }
 
   std::vector<Named> operands_;
   const Names& result_;
   const char* who_;
   std::map<int, double> sizes_;
-  std::vector<Set> left_; // by set: its left part; empty: all but the last
+  std::vector<Set> left_; // by set: its left part
 };
 
 // Products, each summed over the names that nobody needs any more.

@@ -108,6 +108,14 @@ TEST(EinsumOrder, KeepsTheValues) {
   }
 }
 
+TEST(EinsumOrder, TakesAnyNumberOfOperands) {
+  std::string formula = "ab";
+  for (int i = 1; i < 70; ++i)
+    formula += i % 2 == 0 ? ",ab" : ",ba";
+  const std::vector<Tensor> operands(70, full({2, 2}, 1.0));
+  EXPECT_EQ(einsum(formula + "->a", operands).to_vector<double>(), (std::vector<double>{2, 2}));
+}
+
 TEST(EinsumOrder, TakesTheFewestMultiplications) {
   // From left to right two matrices would meet; from right to left a vector meets a matrix twice.
   EXPECT_EQ(multiplications("ab,bc,c->a", {{'a', 40}, {'b', 40}, {'c', 40}}), 2 * 40 * 40);
