@@ -45,7 +45,7 @@ std::optional<Expr> top_of(const Expr& atom) {
 
 class Solver {
 public:
-  Solver(const IndexMap& map, const Shape& target) : map_(map), solved_(map.dims.size()) {
+  Solver(const IndexMap& map, const Shape& target) : solved_(map.dims.size()) {
     for (std::size_t j = 0; j < target.size(); ++j)
       equations_.push_back({map.coords[j], Expr::axis(static_cast<int>(j), target[j])});
     for (std::size_t i = 0; i < map.dims.size(); ++i)
@@ -164,7 +164,6 @@ private:
     return false;
   }
 
-  const IndexMap& map_;
   std::deque<Equation> equations_;
   std::vector<Equation> known_; ///< values of quotients and remainders
   std::vector<std::optional<Expr>> solved_;

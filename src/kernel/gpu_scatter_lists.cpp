@@ -80,7 +80,7 @@ private:
     b_.set(low, b_.constant(Scalar::of(DType::I32, std::int64_t(0))));
     b_.set(high, b_.constant(Scalar::of(DType::I32, updates_)));
     const ValueId wanted = b_.cast(b_.index(bin, DType::I32, 1), DType::U32);
-    const Expr steps(int(std::bit_width(std::uint64_t(updates_))));
+    const Expr steps = int(std::bit_width(std::uint64_t(updates_)));
     b_.loop(Expr(0), steps, Expr(1), steps, Bind::Serial, [&](const Expr&) {
       const ValueId a = b_.read(low), z = b_.read(high);
       const Expr middle = floordiv(value_symbol(a) + value_symbol(z), Expr(2));

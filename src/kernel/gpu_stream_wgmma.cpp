@@ -92,8 +92,8 @@ public:
   /// `ok` is false when the copy engine cannot bring them.
   VectorRing(Emitter& emitter, const StreamForm& form, PlaceVector vector, int number, int places,
              int stages)
-      : r_(emitter.region()), e_(emitter), b_(emitter.builder()), form_(form),
-        vector_(std::move(vector)), places_(places) {
+      : r_(emitter.region()), e_(emitter), b_(emitter.builder()), vector_(std::move(vector)),
+        places_(places) {
     const Operand& operand = r_.operands[std::size_t(vector_.operand)];
     TensorMap map;
     map.extents = {form.places.extent};
@@ -149,7 +149,6 @@ private:
   const Region& r_;
   Emitter& e_;
   ProgramBuilder& b_;
-  const StreamForm& form_;
   PlaceVector vector_;
   int places_;
   std::vector<int> others_;
@@ -176,8 +175,8 @@ class WgmmaStream {
 public:
   WgmmaStream(const Region& region, const StreamForm& form, const WgmmaStreamTiles& tiles,
               const Schedule& schedule, const Target& target)
-      : r_(region), f_(form), t_(tiles), s_(schedule), target_(target), b_(region.name),
-        e_(b_, region), thread_(thread_variable(tiles.threads())),
+      : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
+        thread_(thread_variable(tiles.threads())),
         group_(floormod(floordiv(thread_, 128), tiles.groups)), lane_(floormod(thread_, 32)),
         rows_(e_, form, arithmetic_of(target), layout()) {
     e_.quick_arithmetic = true;
@@ -654,7 +653,6 @@ private:
   const StreamForm& f_;
   const WgmmaStreamTiles& t_;
   const Schedule& s_;
-  const Target& target_;
   ProgramBuilder b_;
   Emitter e_;
   Expr thread_, group_, lane_;
