@@ -41,33 +41,53 @@ Tensor factor(const Tensor& weight, const Tensor& like, const char* who) {
 
 namespace {
 
-void check_classes(const Tensor& a, const Tensor& target, const CrossEntropyOptions& options,
-                   bool probabilities, const char* who) {
+// What the user gave, checked: the classes of both on the last axis.
+struct ClassOperands {
+  Tensor rows, target;
+};
+
+Shape without(Shape shape, std::int64_t axis) {
+  shape.erase(shape.begin() + axis);
+  return shape;
+}
+
+ClassOperands class_operands(const Tensor& a, const Tensor& target,
+                             const CrossEntropyOptions& options, bool probabilities,
+                             const char* who) {
   Access::held(a, who);
   Access::held(target, who);
   require_float(a, who);
   if (a.rank() < 1)
     fail(ErrorKind::Shape, "{}: got a single number; the last axis holds the classes", who);
+  const std::int64_t axis = axis_of(options.axis, a.rank(), a.shape(), who);
+  const bool last = axis == a.rank() - 1;
+  const Expr& classes = a.shape()[static_cast<std::size_t>(axis)];
   if (!probabilities) {
     require_integer(target, who, "targets");
-    const Shape wanted(a.shape().begin(), a.shape().end() - 1);
-    if (target.shape() != wanted)
+    const Shape wanted = without(a.shape(), axis);
+    if (target.shape() != wanted) {
+      const bool second = last && a.rank() > 2 && target.shape() == without(a.shape(), 1);
       fail(ErrorKind::Shape,
-           "{}: targets {} do not fit {}; they must be {}, one class number for each row of the "
-           "last axis",
-           who, shape_of(target), shape_of(a), to_string(wanted));
+           "{}: targets {} do not fit {}; they must be {}, one class number for each row of {}{}",
+           who, shape_of(target), shape_of(a), to_string(wanted),
+           last ? "the last axis" : fmt::format("axis {}", axis),
+           second ? "; are the classes on axis 1? That is {.axis = 1}" : "");
+    }
   } else if (target.shape() != a.shape()) {
     fail(ErrorKind::Shape, "{}: probabilities {} do not fit {}; shapes must be equal", who,
          shape_of(target), shape_of(a));
   }
   if (probabilities && options.ignore_index)
     fail(ErrorKind::Value, "{}: ignore_index goes with class numbers, not with probabilities", who);
-  if (options.weight.defined() && options.weight.shape() != Shape{a.shape().back()})
+  if (options.weight.defined() && options.weight.shape() != Shape{classes})
     fail(ErrorKind::Shape, "{}: weight {} does not fit {}; it must be [{}]", who,
-         shape_of(options.weight), shape_of(a), a.shape().back().str());
+         shape_of(options.weight), shape_of(a), classes.str());
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
     fail(ErrorKind::Value, "{}: label smoothing is {}; it lies between 0 and 1", who,
          options.label_smoothing);
+  if (last)
+    return {a, target};
+  return {movedim(a, axis, -1), probabilities ? movedim(target, axis, -1) : target};
 }
 
 // The value of each row at its target: a sum that has one term, so that nothing is scattered on the
@@ -137,24 +157,25 @@ Tensor cross_entropy(const Operand& logits, const Operand& target,
   Access::held(logits, "cross_entropy");
   Access::held(target, "cross_entropy");
   const bool probabilities = is_float(target.dtype()) && target.rank() == logits.rank();
-  check_classes(logits, target, options, probabilities, "cross_entropy");
-  const Tensor x = widened(logits);
+  const auto [rows, number] =
+      class_operands(logits, target, options, probabilities, "cross_entropy");
+  const Tensor x = widened(rows);
   if (probabilities)
-    return of_probabilities(log_softmax(x), target, options);
+    return of_probabilities(log_softmax(x), number, options);
   if (options.weight.defined())
-    return of_classes(log_softmax(x), target, options, "cross_entropy");
+    return of_classes(log_softmax(x), number, options, "cross_entropy");
   const Tensor highest = reduce(Op::ReduceMax, x, {x.rank() - 1}, true, "cross_entropy");
   const Tensor low = x - unary(Op::StopGradient, highest, "cross_entropy");
   const Tensor total = log(sum(exp(low), -1));
-  const Tensor losses = total - at_target(low, target);
+  const Tensor losses = total - at_target(low, number);
   const Tensor even = options.label_smoothing > 0 ? total - mean(low, -1) : Tensor();
-  return finish(losses, even, target, x.shape().back(), {}, options, "cross_entropy");
+  return finish(losses, even, number, x.shape().back(), {}, options, "cross_entropy");
 }
 
 Tensor nll_loss(const Operand& log_probabilities, const Operand& target,
                 const CrossEntropyOptions& options) {
-  check_classes(log_probabilities, target, options, false, "nll_loss");
-  return of_classes(widened(log_probabilities), target, options, "nll_loss");
+  const auto [rows, number] = class_operands(log_probabilities, target, options, false, "nll_loss");
+  return of_classes(widened(rows), number, options, "nll_loss");
 }
 
 Tensor mse_loss(const Operand& a, const Operand& b, Reduction reduction) {

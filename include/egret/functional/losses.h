@@ -17,12 +17,17 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
   Reduction reduction = Reduction::Mean;
   Tensor weight = {}; ///< [classes]: factor of each class; a mean divides by the targets' weights
+  /// The axis of the classes: 1 for images [batch, classes, height, width], as PyTorch has them.
+  std::int64_t axis = -1;
 };
 /// -log softmax(logits)[target] for logits [..., classes] and integer targets [...], or targets
-/// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows). A
-/// class number that is none of `classes` and not ignore_index is Error(Index) where the targets
-/// are values in host memory, or execution is checked and nothing is traced; else its loss, and so
-/// the mean and the sum and the gradient of its row, are NaN.
+/// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows). With
+/// the classes on another `axis` targets are as the logits without it, or with it where they are
+/// probabilities. A class number that is none of `classes` and not ignore_index is Error(Index)
+/// where the targets are values in host memory, or execution is checked and nothing is traced; else
+/// its loss, and so the mean and the sum and the gradient of its row, are NaN. Error(Axis) for an
+/// axis that is out of range, Error(Shape) for targets or weights that do not fit, Error(Value) for
+/// a label smoothing outside of 0..1.
 Tensor cross_entropy(const Operand& logits, const Operand& target,
                      const CrossEntropyOptions& options = {});
 /// -log_probabilities[target]; shapes as cross_entropy.

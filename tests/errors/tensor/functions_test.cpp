@@ -109,6 +109,22 @@ TEST(FunctionMessages, Losses) {
   expect_all({
       {ErrorKind::Shape, "cross_entropy: weight [2] does not fit [2,3]; it must be [3]",
        [&] { cross_entropy(f23, target, {.weight = ones({2})}); }},
+      {ErrorKind::Axis, "cross_entropy: axis 2 is out of range for [2,3]",
+       [&] { cross_entropy(f23, target, {.axis = 2}); }},
+      {ErrorKind::Shape,
+       "cross_entropy: targets [2,5] do not fit [2,3,5]; they must be [2,3], one class number for "
+       "each row of the last axis; are the classes on axis 1? That is {.axis = 1}",
+       [] {
+         cross_entropy(ones({2, 3, 5}), zeros({2, 5}, DType::I64));
+       }},
+      {ErrorKind::Shape,
+       "nll_loss: targets [2] do not fit [2,3]; they must be [3], one class number for each row of "
+       "axis 0",
+       [&] { nll_loss(f23, target, {.axis = 0}); }},
+      {ErrorKind::Shape, "nll_loss: weight [3] does not fit [2,3]; it must be [2]",
+       [] {
+         nll_loss(f23, tensor({0, 1, 0}), {.weight = ones({3}), .axis = 0});
+       }},
       {ErrorKind::Shape, "cross_entropy: probabilities [2,4] do not fit [2,3]",
        [] {
          cross_entropy(f23, ones({2, 4}));

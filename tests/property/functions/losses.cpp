@@ -65,12 +65,14 @@ std::vector<double> log_softmax(const std::vector<double>& x) {
 Instance classes_of(Draw& d, bool logits, bool probabilities) {
   Sizes rows = d.shape(0, 2, true);
   const std::int64_t classes = d.between(1, 5);
+  const auto axis = d.axis(rows.size() + 1);
   Sizes shape = rows;
-  shape.push_back(classes);
+  shape.insert(shape.begin() + std::ptrdiff_t(axis.axis), classes);
   const bool weighted = d.chance();
   CrossEntropyOptions options;
   options.reduction = draw_reduction(d);
   options.label_smoothing = d.pick({0.0, 0.0, 0.25});
+  options.axis = axis.given;
   if (!probabilities && d.chance())
     options.ignore_index = 0;
   Arrays operands = {d.array(shape),
@@ -90,7 +92,7 @@ Instance classes_of(Draw& d, bool logits, bool probabilities) {
       },
       [=](const Arrays& a) {
         const double s = options.label_smoothing;
-        const Array logs = logits ? lines(a[0], rows.size(), log_softmax) : a[0];
+        const Array logs = logits ? lines(a[0], axis.axis, log_softmax) : a[0];
         Array losses(rows);
         double divisor = 0;
         std::size_t i = 0;
@@ -99,7 +101,7 @@ Instance classes_of(Draw& d, bool logits, bool probabilities) {
           double own = 0, even = 0, share = 1;
           for (std::int64_t c = 0; c < classes; ++c) {
             Sizes full = at;
-            full.push_back(c);
+            full.insert(full.begin() + std::ptrdiff_t(axis.axis), c);
             const double w = weighted ? a[2].values[std::size_t(c)] : 1, term = -w * logs[full];
             even += term / double(classes);
             if (probabilities) {
