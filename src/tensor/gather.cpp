@@ -177,10 +177,43 @@ Tensor turned(const Tensor& a) {
   return bitwise_not(a);
 }
 
-// Updates on the flattened data at numbers().
-Tensor scattered(Op op, const Tensor& flat, const Tensor& place, const Tensor& updates,
-                 const char* who) {
-  return apply(op, {&flat, &place, &updates}, {.axes = {0}}, who);
+Tensor scattered(Op op, const Tensor& data, const Tensor& place, const Tensor& updates,
+                 std::int64_t axis, const char* who) {
+  return apply(op, {&data, &place, &updates}, {.axes = {axis}}, who);
+}
+
+void require_summands(const Tensor& data, Scatter how, const char* who) {
+  if (data.dtype() == DType::Bool && how != Scatter::Set && how != Scatter::Max &&
+      how != Scatter::Min)
+    fail(ErrorKind::DType, "{}: takes numbers to add, got bool; convert with to(DType::I64)", who);
+}
+
+// `given` added to what lies at `place` along the axis, or the extremes or means of both. `met`
+// broadcasts to data: how many updates meet an element.
+Tensor combined(Tensor data, const Tensor& place, Tensor given, std::int64_t axis,
+                const Tensor& met, Scatter how, bool include_self, const char* who) {
+  const bool extreme = how == Scatter::Max || how == Scatter::Min;
+  if (how == Scatter::Min) {
+    data = turned(data);
+    given = turned(given);
+  }
+  const Tensor untouched = data;
+  if (!include_self)
+    data = where(met > 0,
+                 constant(extreme ? identity_of(Monoid::Max, data.dtype())
+                                  : Scalar::of(data.dtype(), std::int64_t{0})),
+                 data);
+  if (extreme) {
+    const Tensor top = scattered(Op::ScatterMax, data, place, given, axis, who);
+    return how == Scatter::Min ? turned(top) : top;
+  }
+  const Tensor total = scattered(Op::ScatterAdd, data, place, given, axis, who);
+  if (how == Scatter::Add)
+    return total;
+  const Tensor count = include_self ? met + 1 : maximum(met, 1);
+  const Tensor quotient = is_float(total.dtype()) ? total / count.to(total.dtype())
+                                                  : floor_divide(total, count.to(total.dtype()));
+  return where(met > 0, quotient, untouched);
 }
 
 // data with products of the updates of each line. No primitive scatters by products: the updates of
@@ -234,35 +267,13 @@ Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, con
     given = given.narrow(static_cast<std::int64_t>(i), 0, want[i]);
   Tensor flat = data.flatten();
   if (how == Scatter::Set)
-    return scattered(Op::ScatterSet, flat, place, given, who).reshape(data.shape());
-  if (data.dtype() == DType::Bool && how != Scatter::Max && how != Scatter::Min)
-    fail(ErrorKind::DType, "{}: takes numbers to add, got bool; convert with to(DType::I64)", who);
+    return scattered(Op::ScatterSet, flat, place, given, 0, who).reshape(data.shape());
+  require_summands(data, how, who);
   if (how == Scatter::Prod)
     return multiplied(data, axis, index, given, include_self, who);
-  const bool extreme = how == Scatter::Max || how == Scatter::Min;
-  const Tensor nothing = zeros(flat.shape(), DType::I64), one = ones(index.shape(), DType::I64);
-  const Tensor met = scattered(Op::ScatterAdd, nothing, place, one, who);
-  if (how == Scatter::Min) {
-    flat = turned(flat);
-    given = turned(given);
-  }
-  const Tensor untouched = flat;
-  if (!include_self)
-    flat = where(met > 0,
-                 constant(extreme ? identity_of(Monoid::Max, flat.dtype())
-                                  : Scalar::of(flat.dtype(), std::int64_t{0})),
-                 flat);
-  if (extreme) {
-    const Tensor top = scattered(Op::ScatterMax, flat, place, given, who);
-    return (how == Scatter::Min ? turned(top) : top).reshape(data.shape());
-  }
-  const Tensor total = scattered(Op::ScatterAdd, flat, place, given, who);
-  if (how == Scatter::Add)
-    return total.reshape(data.shape());
-  const Tensor count = include_self ? met + 1 : maximum(met, 1);
-  const Tensor quotient = is_float(total.dtype()) ? total / count.to(total.dtype())
-                                                  : floor_divide(total, count.to(total.dtype()));
-  return where(met > 0, quotient, untouched).reshape(data.shape());
+  const Tensor met = scattered(Op::ScatterAdd, zeros(flat.shape(), DType::I64), place,
+                               ones(index.shape(), DType::I64), 0, who);
+  return combined(flat, place, given, 0, met, how, include_self, who).reshape(data.shape());
 }
 
 Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Number value) {
@@ -270,6 +281,35 @@ Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Num
   Access::held(data, "scatter");
   return scatter(data, axis, index,
                  detail::broadcast_to(literal(data.dtype(), value), index.shape(), "scatter"));
+}
+
+Tensor index_reduce(const Operand& data, std::int64_t axis, const Operand& index,
+                    const Operand& source, Scatter how, bool include_self) {
+  constexpr const char* who = "index_reduce";
+  axis = checked(data, axis, index, who);
+  Access::held(source, who);
+  if (index.rank() != 1)
+    fail(ErrorKind::Shape, "{}: index {}; a vector is needed", who, shape_of(index));
+  Shape wanted = data.shape(), along(data.shape().size(), Expr(1));
+  wanted[static_cast<std::size_t>(axis)] = index.shape()[0];
+  if (source.shape() != wanted)
+    fail(ErrorKind::Shape, "{}: source {} does not fit data {} and {} positions; it must be {}",
+         who, shape_of(source), shape_of(data), index.shape()[0].str(), to_string(wanted));
+  require_summands(data, how, who);
+  const Tensor given = source.to(data.dtype());
+  if (how == Scatter::Set)
+    return scattered(Op::ScatterSet, data, index, given, axis, who);
+  if (how == Scatter::Prod) {
+    along[static_cast<std::size_t>(axis)] = index.shape()[0];
+    const Tensor each = detail::broadcast_to(reshape(index, along), wanted, who);
+    return named(who, [&] { return scatter(data, axis, each, given, how, include_self); });
+  }
+  const Expr& lines = data.shape()[static_cast<std::size_t>(axis)];
+  along[static_cast<std::size_t>(axis)] = lines;
+  const Tensor met = reshape(scattered(Op::ScatterAdd, zeros({lines}, DType::I64), index,
+                                       ones(index.shape(), DType::I64), 0, who),
+                             along);
+  return combined(data, index, given, axis, met, how, include_self, who);
 }
 
 Tensor scatter_add(const Operand& data, std::int64_t axis, const Operand& index,

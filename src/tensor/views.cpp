@@ -97,6 +97,28 @@ Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis
   });
 }
 
+Tensor repeat_interleave(const Operand& a, const Operand& counts, std::int64_t axis,
+                         std::int64_t total) {
+  constexpr const char* who = "repeat_interleave";
+  Access::held(a, who);
+  Access::held(counts, who);
+  axis = axis_of(axis, a.rank(), a.shape(), who);
+  require_integer(counts, who, "counts");
+  const Expr& n = a.shape()[place(axis)];
+  if (counts.rank() != 1 || !broadcasts_to(counts.shape(), {n}))
+    fail(ErrorKind::Shape, "{}: counts {} do not fit axis {} of {}; they must be [{}] or [1]", who,
+         shape_of(counts), axis, shape_of(a), n.str());
+  if (total < 0)
+    fail(ErrorKind::Value, "{}: a total of {}; the number must not be negative", who, total);
+  return named(who, [&] {
+    const Tensor each = broadcast_to(maximum(counts.to(DType::I64), 0), {n}, who);
+    // The element of a result is the first whose repetitions end behind it; none of them, n, is out
+    // of range and reads 0.
+    const Tensor index = searchsorted(cumsum(each, 0), iota(total, DType::I64), true);
+    return take(a, index, axis);
+  });
+}
+
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            PadMode mode) {
   Access::held(a, "pad");

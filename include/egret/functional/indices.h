@@ -57,6 +57,32 @@ Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Num
 Tensor scatter_add(const Operand& data, std::int64_t axis, const Operand& index,
                    const Operand& updates);
 
+/// data with the slices of `source` along an axis combined with data's slices at the positions of a
+/// vector (torch.index_reduce): source has data's shape but for the axis, which has as many
+/// positions as `index`. Means and `include_self` as of scatter(). Error(Shape) where they do not
+/// fit.
+Tensor index_reduce(const Operand& data, std::int64_t axis, const Operand& index,
+                    const Operand& source, Scatter how, bool include_self = true);
+
+// Slices along an axis that fall into segments, as nodes of a graph or samples of a packed batch
+// do: element i of the axis is in segment index[i], a vector of integers in any order; indices that
+// are none of 0 .. segments-1 belong to no segment. Error(Shape) for an index that does not fit,
+// Error(Value) for a negative number of segments.
+/// The slices of each segment combined: the axis becomes `segments`. Zeros of an empty segment; of
+/// several slices Set keeps the last one.
+Tensor segment_reduce(const Operand& a, const Operand& index, std::int64_t segments,
+                      Scatter how = Scatter::Add, std::int64_t axis = 0);
+/// log of the sum of exp over each segment, without overflow, in the dtype of floats, f32 of
+/// integers; -inf of an empty segment.
+Tensor segment_logsumexp(const Operand& a, const Operand& index, std::int64_t segments,
+                         std::int64_t axis = 0);
+/// softmax (log_softmax) over the slices of each segment, in a's shape; 0 (-inf) of what belongs to
+/// no segment.
+Tensor segment_softmax(const Operand& a, const Operand& index, std::int64_t segments,
+                       std::int64_t axis = 0);
+Tensor segment_log_softmax(const Operand& a, const Operand& index, std::int64_t segments,
+                           std::int64_t axis = 0);
+
 /// An entry of an index list that may hold a tensor.
 class At {
 public:

@@ -3,7 +3,9 @@
 
 #include "egret/tensor.h"
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 namespace egret {
 
@@ -64,6 +66,26 @@ Extreme cummax(const Operand& a, std::int64_t axis);
 Extreme cummin(const Operand& a, std::int64_t axis);
 /// log of the cumulative sum of exp, without overflow: log2(n) steps.
 Tensor logcumsumexp(const Operand& a, std::int64_t axis);
+
+/// Combines the elements of several tensors at neighbouring positions: `before` and `after` hold
+/// the same positions of each of them, and so does the result, with their shapes and dtypes.
+using Combine = std::function<std::vector<Tensor>(const std::vector<Tensor>& before,
+                                                  const std::vector<Tensor>& after)>;
+/// What `combine`, which must be associative, makes of elements 0, 1 .. i along an axis, or with
+/// `reverse` of the last one, the one before it .. i, in this order: x0, combine(x0, x1),
+/// combine(combine(x0, x1), x2) ... The tensors have one size along the axis. By pairs of
+/// neighbours, then pairs of those (Blelloch 1990): 2 log2(n) steps and 2 n combinations, each step
+/// one call for many positions. With before = {a, b} and after = {c, d}, {a c, b c + d} makes h[i]
+/// = a[i] h[i-1] + b[i], a linear recurrence. Error(Axis) for an axis that is out of range,
+/// Error(Shape) for sizes that differ or are symbolic, or where `combine` gives other shapes or
+/// another number of tensors, Error(DType) where it gives other dtypes, Error(Value) without
+/// tensors or `combine`.
+std::vector<Tensor> associative_scan(const Combine& combine, const std::vector<Tensor>& tensors,
+                                     std::int64_t axis = 0, bool reverse = false);
+/// The same of one tensor.
+Tensor
+associative_scan(const std::function<Tensor(const Tensor& before, const Tensor& after)>& combine,
+                 const Operand& a, std::int64_t axis = 0, bool reverse = false);
 
 /// Differences of neighbours along an axis, `times` over; of bools whether they differ.
 Tensor diff(const Operand& a, std::int64_t times = 1, std::int64_t axis = -1);

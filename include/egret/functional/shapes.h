@@ -46,6 +46,14 @@ Tensor tile(const Operand& a,
 /// Each element `times` times in a row along an axis.
 Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis);
 
+/// Element i of the axis counts[i] times in a row, `total` elements in all: counts are integers
+/// [n], or [1] for all elements alike. Data do not make shapes here, so the total is given (torch's
+/// output_size): elements beyond it are left out, and where counts add up to less zeros follow.
+/// Negative counts count as 0. Error(Shape) for counts that do not fit, Error(DType) for counts
+/// that are no integers, Error(Value) for a negative total.
+Tensor repeat_interleave(const Operand& a, const Operand& counts, std::int64_t axis,
+                         std::int64_t total);
+
 enum class PadMode { Reflect, Replicate, Circular };
 /// Elements of the tensor itself in front and behind: mirrored at the first and the last (less than
 /// a whole axis), the first and the last repeated, or from the other end (at most a whole axis).
