@@ -144,23 +144,125 @@ Sorted mode(const Operand& a, std::int64_t axis, bool keepdim) {
   return result;
 }
 
-Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim) {
-  const std::int64_t n = length_of(a, axis, "quantile");
-  if (!(q >= 0 && q <= 1))
-    fail(ErrorKind::Value, "quantile: q is {}; it lies between 0 and 1", q);
-  const Tensor x = as_float(a, "quantile");
-  if (x.rank() == 0)
-    return x.clone();
-  axis = axis_of(axis, x.rank(), x.shape(), "quantile");
-  const Tensor ordered = widened(sort(x, axis).values);
-  const double at = q * static_cast<double>(n - 1);
-  const auto low = static_cast<std::int64_t>(std::floor(at));
-  const Tensor below = cut(ordered, axis, low, 1, "quantile");
-  const Tensor above = cut(ordered, axis, std::min(low + 1, n - 1), 1, "quantile");
-  Tensor y = lerp(below, above, at - static_cast<double>(low));
-  y = where(any(isnan(x), axis, true), std::numeric_limits<double>::quiet_NaN(), y);
-  return rounded_to(keepdim ? y : squeeze(y, axis), x.dtype());
+Sorted nanmedian(const Operand& a, std::int64_t axis, bool keepdim) {
+  constexpr const char* who = "nanmedian";
+  const std::int64_t n = length_of(a, axis, who);
+  if (!is_float(a.dtype()) || a.rank() == 0)
+    return element(a, (n - 1) / 2, axis, keepdim, who);
+  const Order order = order_of(a, axis, false, who);
+  // NaN stand behind all others.
+  const Tensor count = sum(logical_not(isnan(a)), order.axis, true);
+  const Tensor middle = floor_divide(maximum(count - 1, 0), 2);
+  Sorted s = picked(a, gather(order.indices, order.axis, middle), order.axis);
+  if (!keepdim)
+    s = {squeeze(s.values, order.axis), squeeze(s.indices, order.axis)};
+  return s;
 }
+
+Tensor nanmedian(const Operand& a) {
+  Access::held(a, "nanmedian");
+  return nanmedian(a.flatten(), 0).values;
+}
+
+namespace {
+
+// Where a quantile lies in a sorted line: between two elements, `part` of the way.
+struct Between {
+  Tensor low, high, part; ///< i64, i64, f64
+};
+
+// Of positions in f64.
+Between between_elements(const Tensor& at, QuantileBetween how) {
+  switch (how) {
+  case QuantileBetween::Lower:
+    return {floor(at).to(DType::I64), {}, {}};
+  case QuantileBetween::Higher:
+    return {ceil(at).to(DType::I64), {}, {}};
+  case QuantileBetween::Nearest:
+    return {round(at).to(DType::I64), {}, {}};
+  default:
+    break;
+  }
+  // Whole positions are one element: an infinite neighbour does not count.
+  const Tensor low = floor(at), high = ceil(at);
+  const Tensor part = how == QuantileBetween::Midpoint ? (high - low) * 0.5 : at - low;
+  return {low.to(DType::I64), high.to(DType::I64), part};
+}
+
+void check_quantiles(std::span<const double> q, const char* who) {
+  for (const double x : q)
+    if (!(x >= 0 && x <= 1))
+      fail(ErrorKind::Value, "{}: q is {}; it lies between 0 and 1", who, x);
+}
+
+// The quantiles along a last axis. `counted`: of what is no NaN.
+Tensor quantiles(const Tensor& a, std::span<const double> q, std::int64_t axis, bool counted,
+                 QuantileBetween how, const char* who) {
+  const std::int64_t n = length_of(a, axis, who);
+  check_quantiles(q, who);
+  const Tensor x = as_float(a, who);
+  const auto wanted = static_cast<std::int64_t>(q.size());
+  if (x.rank() == 0)
+    return expand(unsqueeze(x, 0), {wanted});
+  axis = axis_of(axis, x.rank(), x.shape(), who);
+  const Tensor ordered = movedim(widened(sort(x, axis).values), axis, -1);
+  const Tensor none = movedim(isnan(x), axis, -1);
+  const std::int64_t last = x.rank() - 1;
+  const std::vector<double> given(q.begin(), q.end());
+  Shape row(x.shape().size(), Expr(1));
+  row.back() = wanted;
+  const Tensor parts = reshape(tensor(given), row);
+  Tensor at;
+  if (counted)
+    at = parts * maximum(sum(logical_not(none), -1, true) - 1, 0).to(DType::F64);
+  else
+    at = parts * static_cast<double>(n - 1);
+  const Between place = between_elements(at, how);
+  const auto element_at = [&](const Tensor& index) {
+    return counted ? gather(ordered, last, index) : take(ordered, index.flatten(), last);
+  };
+  Tensor y = element_at(place.low);
+  if (place.high.defined()) {
+    const Tensor above = element_at(place.high);
+    // Nothing lies between an element and itself, and an infinite one is its own mixture.
+    const Tensor alone = (place.part == 0) | (isinf(y) & (isfinite(above) | (y == above)));
+    const Tensor mixed = lerp(y, above, place.part.to(y.dtype()));
+    y = where(alone, y, where(isinf(above), y + above, mixed));
+  }
+  if (!counted)
+    y = where(any(none, -1, true), std::numeric_limits<double>::quiet_NaN(), y);
+  return rounded_to(y, x.dtype());
+}
+
+// One quantile is no axis of its own, several are the first one.
+Tensor placed(const Tensor& y, const Tensor& a, std::int64_t axis, bool several, bool keepdim,
+              const char* who) {
+  Tensor result = several ? movedim(y, -1, 0) : squeeze(y, -1);
+  if (!keepdim || a.rank() == 0)
+    return result;
+  return unsqueeze(result, axis_of(axis, a.rank(), a.shape(), who) + (several ? 1 : 0));
+}
+
+} // namespace
+
+#define EGRET_QUANTILE(name, counted)                                                              \
+  Tensor name(const Operand& a, double q, std::int64_t axis, bool keepdim,                         \
+              QuantileBetween between) {                                                           \
+    const Tensor y = quantiles(a, std::span(&q, 1), axis, counted, between, #name);                \
+    return placed(y, a, axis, false, keepdim, #name);                                              \
+  }                                                                                                \
+  Tensor name(const Operand& a, std::span<const double> q, std::int64_t axis, bool keepdim,        \
+              QuantileBetween between) {                                                           \
+    const Tensor y = quantiles(a, q, axis, counted, between, #name);                               \
+    return placed(y, a, axis, true, keepdim, #name);                                               \
+  }                                                                                                \
+  Tensor name(const Operand& a, std::initializer_list<double> q, std::int64_t axis, bool keepdim,  \
+              QuantileBetween between) {                                                           \
+    return name(a, std::span(q.begin(), q.size()), axis, keepdim, between);                        \
+  }
+EGRET_QUANTILE(quantile, false)
+EGRET_QUANTILE(nanquantile, true)
+#undef EGRET_QUANTILE
 
 Tensor searchsorted(const Operand& line, const Operand& values, bool right) {
   constexpr const char* who = "searchsorted";

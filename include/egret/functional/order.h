@@ -8,6 +8,9 @@
 #include "egret/functional/reductions.h"
 #include "egret/tensor.h"
 
+#include <initializer_list>
+#include <span>
+
 namespace egret {
 
 struct Sorted {
@@ -28,9 +31,30 @@ Sorted median(const Operand& a, std::int64_t axis, bool keepdim = false);
 Tensor median(const Operand& a); ///< of all elements
 /// The value that stands most often along an axis, the smallest of those, and its last position.
 Sorted mode(const Operand& a, std::int64_t axis = -1, bool keepdim = false);
-/// Quantile q, interpolated between the elements around it; NaN where there is one. Error(Value)
-/// for q outside of 0..1.
-Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim = false);
+/// The same of the elements that are no NaN; NaN (the first one) where there are no others.
+Sorted nanmedian(const Operand& a, std::int64_t axis, bool keepdim = false);
+Tensor nanmedian(const Operand& a); ///< of all elements
+
+/// What a quantile is that lies between two elements: a line between them, one of them (of two that
+/// are equally near the one at an even place), or their mean.
+enum class QuantileBetween { Linear, Lower, Higher, Nearest, Midpoint };
+/// Quantile q along an axis, which leaves the shape or stays with size 1: element q (size - 1) of
+/// the sorted line, in the dtype of floats, f32 of integers; NaN where there is a NaN. Of several
+/// q, one result behind the other along a new first axis. Error(Value) for q outside of 0..1,
+/// Error(Shape) for an empty axis.
+Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim = false,
+                QuantileBetween between = QuantileBetween::Linear);
+Tensor quantile(const Operand& a, std::span<const double> q, std::int64_t axis,
+                bool keepdim = false, QuantileBetween between = QuantileBetween::Linear);
+Tensor quantile(const Operand& a, std::initializer_list<double> q, std::int64_t axis,
+                bool keepdim = false, QuantileBetween between = QuantileBetween::Linear);
+/// The same of the elements that are no NaN; NaN where there are no others.
+Tensor nanquantile(const Operand& a, double q, std::int64_t axis, bool keepdim = false,
+                   QuantileBetween between = QuantileBetween::Linear);
+Tensor nanquantile(const Operand& a, std::span<const double> q, std::int64_t axis,
+                   bool keepdim = false, QuantileBetween between = QuantileBetween::Linear);
+Tensor nanquantile(const Operand& a, std::initializer_list<double> q, std::int64_t axis,
+                   bool keepdim = false, QuantileBetween between = QuantileBetween::Linear);
 
 /// For each value the first position (i64) at which it could stand in a sorted line: before equal
 /// ones, or behind them with `right`. A search by halves. `line` is a vector, or has the values'
