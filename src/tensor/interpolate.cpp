@@ -88,12 +88,33 @@ Tensor cubic_between(const Tensor& a, const Line& line, bool align_corners) {
   return sum;
 }
 
+// The kernels reach over `wide` elements instead of one where the axis becomes smaller, and weights
+// that reach beyond the edge are shared by the others: a product with [size, n].
+Tensor averaged(const Tensor& a, const Line& line, bool cubic) {
+  const double wide = std::max(line.step, 1.0);
+  const Tensor centre = unsqueeze((iota(line.size, DType::F64) + 0.5) * line.step, 1);
+  const Tensor x = abs((iota(line.n, DType::F64) + 0.5 - centre) / wide);
+  Tensor weight = relu(1 - x);
+  if (cubic) {
+    constexpr double s = -0.5;
+    const Tensor inner = (x * (s + 2) - (s + 3)) * x * x + 1;
+    const Tensor outer = ((x * s - 5 * s) * x + 8 * s) * x - 4 * s;
+    weight = where(x < 1, inner, where(x < 2, outer, 0));
+  }
+  weight = weight / sum(weight, 1, true);
+  const Tensor last = movedim(a, line.axis, -1);
+  return movedim(matmul(last, transpose(weight.to(a.dtype()))), -1, line.axis);
+}
+
 Tensor resized(const Tensor& a, const std::vector<Line>& lines, const InterpolateOptions& options,
                const char* who) {
   const bool near =
       options.mode == Interpolation::Nearest || options.mode == Interpolation::NearestExact;
   if (near && options.align_corners)
     fail(ErrorKind::Value, "{}: corners align where elements are mixed, linear or cubic", who);
+  if (options.antialias && (near || options.align_corners))
+    fail(ErrorKind::Value,
+         "{}: antialias goes with linear and cubic interpolation without align_corners", who);
   if (!near)
     require_float(a, who);
   Tensor x = near ? a : widened(a);
@@ -103,6 +124,8 @@ Tensor resized(const Tensor& a, const std::vector<Line>& lines, const Interpolat
            line.n, line.axis, shape_of(a), line.size);
     if (near)
       x = nearest(x, line, options.mode == Interpolation::NearestExact);
+    else if (options.antialias)
+      x = averaged(x, line, options.mode == Interpolation::Cubic);
     else if (options.mode == Interpolation::Linear)
       x = linear_between(x, line, options.align_corners);
     else

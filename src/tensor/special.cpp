@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace egret {
 
@@ -131,6 +132,152 @@ Tensor digamma(const Operand& a) {
   const Tensor zero = neg(copysign(number(x, kInfinity), x));
   return where(pole, kNan, where(x == 0, zero, where(x == kInfinity, kInfinity, value)))
       .to(given.dtype());
+}
+
+namespace {
+
+// `f` of the operand in f64, rounded to its dtype.
+template <class F>
+Tensor in_f64(const Tensor& a, const char* who, F&& f) {
+  const Tensor given = as_float(a, who);
+  return f(given.to(DType::F64)).to(given.dtype());
+}
+
+// exp(x²) erfc(x): the product where both are ordinary numbers, the asymptotic series from 8 on,
+// whose terms are (2k-1)!! / (-2x²)^k.
+Tensor scaled_erfc(const Tensor& x) {
+  const Tensor near = x < 8;
+  const Tensor low = where(near, x, 0), high = where(near, 8, x);
+  constexpr int kTerms = 16;
+  const Tensor z = reciprocal(square(high)) * -0.5;
+  Tensor series = number(x, 1);
+  for (int k = kTerms; k > 0; --k)
+    series = series * z * (2.0 * k - 1) + 1.0;
+  return where(near, exp(square(low)) * erfc(low), series / (high * std::sqrt(M_PI)));
+}
+
+Tensor log_normal(const Tensor& x) {
+  const Tensor near = x > -1;
+  const Tensor high = where(near, x, 0), low = where(near, -1, x) * -M_SQRT1_2;
+  return where(near, log1p(erfc(high * M_SQRT1_2) * -0.5),
+               log(scaled_erfc(low) * 0.5) - square(low));
+}
+
+// The x <= 0 with log_ndtr(x) = log(p), p at most 1/2: from the left the steps of Newton's method
+// on a concave function stay there.
+Tensor lower_quantile(const Tensor& p) {
+  const Tensor wanted = log(p);
+  Tensor x = neg(sqrt(wanted * -2.0));
+  for (int i = 0; i < 6; ++i) {
+    const Tensor slope = std::sqrt(2 / M_PI) / scaled_erfc(x * -M_SQRT1_2);
+    x = x - (log_normal(x) - wanted) / slope;
+  }
+  return x;
+}
+
+// Σ (x²/4)^k / (k! (k + order)!) up to |x| = 20, where it has 45 terms, without cancellation.
+constexpr double kBesselEdge = 20;
+Tensor bessel_series(const Tensor& x, int order) {
+  std::vector<double> terms;
+  for (int k = 45; k >= 0; --k)
+    terms.push_back(std::exp(-std::lgamma(k + 1.0) - std::lgamma(k + order + 1.0)));
+  return polynomial(square(x) * 0.25, terms);
+}
+
+// I(x) exp(-x) √(2πx) for x from there on: Hankel's expansion (Abramowitz and Stegun 9.7.1).
+Tensor bessel_tail(const Tensor& x, int order) {
+  const double mu = 4.0 * order * order;
+  const Tensor z = reciprocal(x * 8.0);
+  Tensor series = number(x, 1);
+  for (int k = 30; k > 0; --k)
+    series = series * z * (((2.0 * k - 1) * (2.0 * k - 1) - mu) / k) + 1.0;
+  return series;
+}
+
+Tensor bessel(const Tensor& a, int order, bool scaled, const char* who) {
+  return in_f64(a, who, [&](const Tensor& x) {
+    const Tensor size = abs(x), near = size < kBesselEdge;
+    const Tensor low = where(near, x, 0), high = where(near, kBesselEdge, size);
+    Tensor inner = bessel_series(low, order);
+    if (order == 1)
+      inner = inner * low * 0.5;
+    if (scaled)
+      inner = inner * exp(neg(where(near, size, 0)));
+    Tensor outer = bessel_tail(high, order) / sqrt(high * (2 * M_PI));
+    if (!scaled)
+      outer = where(high == kInfinity, kInfinity, exp(high) * outer);
+    return where(near, inner, order == 1 ? where(x < 0, neg(outer), outer) : outer);
+  });
+}
+
+} // namespace
+
+Tensor erfcx(const Operand& a) {
+  return in_f64(a, "erfcx", scaled_erfc);
+}
+
+Tensor ndtr(const Operand& a) {
+  return in_f64(a, "ndtr", [](const Tensor& x) { return erfc(x * -M_SQRT1_2) * 0.5; });
+}
+
+Tensor log_ndtr(const Operand& a) {
+  return in_f64(a, "log_ndtr", log_normal);
+}
+
+Tensor ndtri(const Operand& a) {
+  return in_f64(a, "ndtri", [](const Tensor& p) {
+    const Tensor inside = (p > 0) & (p < 1);
+    const Tensor known = stopped(where(inside, p, 0.5)), upper = known > 0.5;
+    const Tensor size = lower_quantile(where(upper, 1 - known, known));
+    const Tensor x = stopped(where(upper, neg(size), size));
+    // The value is x; the step is 0 and has the first two derivatives of the inverse.
+    const Tensor step = (p - stopped(p)) * exp(square(x) * 0.5) * std::sqrt(2 * M_PI);
+    const Tensor edge = where(p == 0, -kInfinity, where(p == 1, number(p, kInfinity), kNan));
+    return where(inside, x + step + x * square(step) * 0.5, edge);
+  });
+}
+
+Tensor entr(const Operand& a) {
+  return wide(a, "entr", [](const Tensor& x) {
+    const Tensor positive = x > 0;
+    const Tensor y = neg(x * log(where(positive, x, 1)));
+    const Tensor beyond = where(isnan(x), x.detach(), -kInfinity);
+    return where(positive, y, where(x == 0, number(x, 0), beyond));
+  });
+}
+
+Tensor xlog1py(const Arg& a, const Arg& b) {
+  auto [x, y] = matched_floats(a, b, "xlog1py");
+  const DType type = x.dtype();
+  const Tensor u = widened(x), v = widened(y);
+  // The logarithm of 1 where 0 would meet an infinite one or none.
+  const Tensor plain = (u == 0) & ((v <= -1) | (v == kInfinity));
+  return (u * log1p(where(plain, 0, v))).to(type);
+}
+
+Tensor i0(const Operand& a) {
+  return bessel(a, 0, false, "i0");
+}
+Tensor i1(const Operand& a) {
+  return bessel(a, 1, false, "i1");
+}
+Tensor i0e(const Operand& a) {
+  return bessel(a, 0, true, "i0e");
+}
+Tensor i1e(const Operand& a) {
+  return bessel(a, 1, true, "i1e");
+}
+
+Tensor multigammaln(const Operand& a, std::int64_t p) {
+  if (p < 1 || p > 1000)
+    fail(ErrorKind::Value, "multigammaln: p is {}; it lies between 1 and 1000", p);
+  return in_f64(a, "multigammaln", [&](const Tensor& x) {
+    const double n = static_cast<double>(p);
+    Tensor y = number(x, n * (n - 1) / 4 * std::log(M_PI));
+    for (std::int64_t i = 0; i < p; ++i)
+      y = y + lgamma(x - static_cast<double>(i) / 2);
+    return y;
+  });
 }
 
 Tensor nextafter(const Arg& a, const Arg& b) {

@@ -114,63 +114,100 @@ Tensor lp_pool(const Tensor& a, double p, const PerAxis& kernel, const LpPoolOpt
   return operand.result(rounded_to(norm(x, kernel_axes(spatial), false, p), operand.a.dtype()));
 }
 
-// Of the two spatial axes of an image; not rounded up.
+// Of the spatial axes; not rounded up.
 std::vector<PoolLine> fold_lines(const std::vector<std::int64_t>& sizes, const PerAxis& kernel,
                                  const FoldOptions& options, const char* who) {
-  const auto kernels = per_axis(kernel, 2, 1, "kernel", who);
-  const auto strides = per_axis(options.stride, 2, 1, "stride", who);
-  const auto paddings = per_axis(options.padding, 2, 0, "padding", who);
-  const auto dilations = per_axis(options.dilation, 2, 1, "dilation", who);
+  const std::size_t spatial = sizes.size();
+  const auto kernels = per_axis(kernel, spatial, 1, "kernel", who);
+  const auto strides = per_axis(options.stride, spatial, 1, "stride", who);
+  const auto paddings = per_axis(options.padding, spatial, 0, "padding", who);
+  const auto dilations = per_axis(options.dilation, spatial, 1, "dilation", who);
   std::vector<PoolLine> lines;
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < spatial; ++i) {
     PoolLine line{{kernels[i], strides[i], dilations[i]}, sizes[i], paddings[i], 0};
     const std::int64_t padded = line.n + 2 * line.padding;
     if (line.n < 1 || padded < line.windows.span())
-      fail(ErrorKind::Shape, "{}: the kernel spans {} elements and the image [{}], padded, has {}",
-           who, line.windows.span(), fmt::join(sizes, ","), padded);
+      fail(ErrorKind::Shape, "{}: the kernel spans {} elements and the {} [{}], padded, has {}",
+           who, line.windows.span(), spatial == 2 ? "image" : "operand", fmt::join(sizes, ","),
+           padded);
     line.count = line.windows.count(padded);
     lines.push_back(line);
   }
   return lines;
 }
 
-} // namespace
-
-Tensor unfold(const Operand& a, const PerAxis& kernel, const FoldOptions& options) {
-  constexpr const char* who = "unfold";
-  const Batched operand = batched(a, 2, who);
-  const auto lines = fold_lines({operand.a.size(2), operand.a.size(3)}, kernel, options, who);
-  const Tensor x = all_windows(operand.a, lines, Scalar::of(a.dtype(), std::int64_t{0}), who);
-  const Shape& s = x.shape();
-  return operand.result(
-      x.permute({0, 1, 3, 5, 2, 4}).reshape({s[0], s[1] * s[3] * s[5], s[2] * s[4]}));
+// [batch, channels, count, kernel, count, kernel ..] to [batch, channels, kernel .., count ..].
+std::vector<std::int64_t> kernels_first(std::size_t spatial) {
+  std::vector<std::int64_t> order = {0, 1};
+  for (std::size_t i = 0; i < spatial; ++i)
+    order.push_back(static_cast<std::int64_t>(2 * i + 3));
+  for (std::size_t i = 0; i < spatial; ++i)
+    order.push_back(static_cast<std::int64_t>(2 * i + 2));
+  return order;
 }
 
-Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
-            const FoldOptions& options) {
-  constexpr const char* who = "fold";
+Tensor unfolded(const Tensor& a, const PerAxis& kernel, const FoldOptions& options,
+                std::size_t spatial, const char* who) {
+  const Batched operand = batched(a, spatial, who);
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = 0; i < spatial; ++i)
+    sizes.push_back(operand.a.size(static_cast<std::int64_t>(i + 2)));
+  const auto lines = fold_lines(sizes, kernel, options, who);
+  const Tensor x = all_windows(operand.a, lines, Scalar::of(a.dtype(), std::int64_t{0}), who);
+  Expr elements = x.shape()[1], windows(1);
+  for (const PoolLine& line : lines) {
+    elements = elements * line.windows.kernel;
+    windows = windows * line.count;
+  }
+  return operand.result(
+      x.permute(kernels_first(spatial)).reshape({x.shape()[0], elements, windows}));
+}
+
+Tensor folded_back(const Tensor& a, const PerAxis& sizes, const PerAxis& kernel,
+                   const FoldOptions& options, std::size_t spatial, const char* who) {
   Access::held(a, who);
   if (a.rank() != 2 && a.rank() != 3)
     fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels * kernel, windows]", who,
          shape_of(a));
   const Batched operand{a.rank() == 2 ? unsqueeze(a, 0) : Tensor(a), a.rank() == 2};
-  const auto lines = fold_lines(per_axis(sizes, 2, 1, "size", who), kernel, options, who);
-  const std::int64_t elements = lines[0].windows.kernel * lines[1].windows.kernel,
-                     windows = lines[0].count * lines[1].count;
+  const auto lines = fold_lines(per_axis(sizes, spatial, 1, "size", who), kernel, options, who);
+  std::int64_t elements = 1, windows = 1;
+  for (const PoolLine& line : lines) {
+    elements *= line.windows.kernel;
+    windows *= line.count;
+  }
   if (operand.a.size(1) % elements != 0 || operand.a.size(2) != windows)
     fail(ErrorKind::Shape,
          "{}: {} does not fit; a kernel of {} elements and {} windows need [batch, channels * {}, "
          "{}]",
          who, shape_of(a), elements, windows, elements, windows);
-  // [batch, channels, count, kernel, count, kernel]
-  Tensor x =
-      operand.a
-          .reshape({operand.a.shape()[0], operand.a.size(1) / elements, lines[0].windows.kernel,
-                    lines[1].windows.kernel, lines[0].count, lines[1].count})
-          .permute({0, 1, 4, 2, 5, 3});
-  x = folded(x, 2, windowed(lines), who);
-  return operand.result(x);
+  Shape apart = {operand.a.shape()[0], operand.a.size(1) / elements};
+  for (const PoolLine& line : lines)
+    apart.push_back(line.windows.kernel);
+  for (const PoolLine& line : lines)
+    apart.push_back(line.count);
+  const auto order = kernels_first(spatial);
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  const Tensor x = operand.a.reshape(apart).permute(back);
+  return operand.result(folded(x, 2, windowed(lines), who));
 }
+
+} // namespace
+
+#define EGRET_FOLDING(n, name)                                                                     \
+  Tensor un##name(const Operand& a, const PerAxis& kernel, const FoldOptions& options) {           \
+    return unfolded(a, kernel, options, n, "un" #name);                                            \
+  }                                                                                                \
+  Tensor name(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,                       \
+              const FoldOptions& options) {                                                        \
+    return folded_back(a, sizes, kernel, options, n, #name);                                       \
+  }
+EGRET_FOLDING(1, fold1d)
+EGRET_FOLDING(2, fold)
+EGRET_FOLDING(3, fold3d)
+#undef EGRET_FOLDING
 
 #define EGRET_UNPOOLING(n)                                                                         \
   Extreme max_pool##n##d_with_indices(const Operand& a, const PerAxis& kernel,                     \

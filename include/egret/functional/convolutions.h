@@ -122,6 +122,14 @@ Tensor unfold(const Operand& a, const PerAxis& kernel, const FoldOptions& option
 Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
             const FoldOptions& options = {});
 
+/// The same of lines [batch, channels, length] and volumes [batch, channels, depth, height, width].
+Tensor unfold1d(const Operand& a, const PerAxis& kernel, const FoldOptions& options = {});
+Tensor unfold3d(const Operand& a, const PerAxis& kernel, const FoldOptions& options = {});
+Tensor fold1d(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
+              const FoldOptions& options = {});
+Tensor fold3d(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
+              const FoldOptions& options = {});
+
 struct AvgPoolOptions {
   std::optional<PerAxis> stride = {}; ///< the kernel's size by default
   PerAxis padding = 0;                ///< of zeros on each side, at most half the kernel
@@ -147,6 +155,10 @@ enum class Interpolation { Nearest, NearestExact, Linear, Cubic };
 struct InterpolateOptions {
   Interpolation mode = Interpolation::Nearest;
   bool align_corners = false; ///< Linear, Cubic: the corners' centres meet, not their edges
+  /// Linear, Cubic: where an axis becomes smaller, the weights reach over as many more elements, so
+  /// that all of them count (as Pillow and torchvision do; a is -0.5 there). Not with
+  /// align_corners.
+  bool antialias = false;
 };
 /// Other sizes for the last one to three axes of a [batch, channels, spatial...], axis by axis:
 /// nearest elements (floor(i·n/size), or those nearest to the centre), linear between two, cubic

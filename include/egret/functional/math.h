@@ -111,6 +111,23 @@ Tensor nan_to_num(const Operand& a, double nan = 0, std::optional<double> posinf
 Tensor erfinv(const Operand& a);  ///< the x with erf(x) = a; ±inf at ±1, NaN beyond
 Tensor lgamma(const Operand& a);  ///< log |Γ(a)|, in f64 inside; inf at 0, -1, -2 ...
 Tensor digamma(const Operand& a); ///< the derivative of log Γ, in f64 inside; NaN at -1, -2 ...
+// The normal distribution, entropies and Bessel functions (torch.special), in f64 inside. f16, bf16
+// and f32 are rounded once; integers are computed as f32.
+Tensor erfcx(const Operand& a); ///< exp(a²) erfc(a), without underflow; inf below -26.6
+Tensor ndtr(const Operand& a);  ///< the part of the normal distribution below a: erfc(-a/√2) / 2
+Tensor log_ndtr(const Operand& a); ///< its logarithm, accurate far below 0
+/// The x with ndtr(x) = a: ±inf at 0 and 1, NaN beyond. First and second derivatives are right.
+Tensor ndtri(const Operand& a);
+Tensor entr(const Operand& a); ///< -a log(a), 0 at 0, -inf below; the gradient at 0 is 0
+Tensor xlog1py(const Arg& a, const Arg& b); ///< a log1p(b), 0 where a is 0 unless b is NaN
+Tensor i0(const Operand& a);                ///< the modified Bessel function of order 0, even
+Tensor i1(const Operand& a);                ///< of order 1, odd
+Tensor i0e(const Operand& a);               ///< i0(a) exp(-|a|)
+Tensor i1e(const Operand& a);               ///< i1(a) exp(-|a|)
+/// log of the multivariate gamma function: p (p-1) / 4 log π + Σ lgamma(a - i / 2), i from 0 to
+/// p-1. Error(Value) unless p is from 1 to 1000.
+Tensor multigammaln(const Operand& a, std::int64_t p);
+
 /// The next number of the dtype from a towards b.
 Tensor nextafter(const Arg& a, const Arg& b);
 Tensor heaviside(const Arg& a, const Arg& at_zero); ///< 0 below 0, 1 above, `at_zero` at it
