@@ -246,9 +246,30 @@ double scale_of(Norm norm, bool inverse, std::int64_t n) {
   return (norm == Norm::Backward) == inverse ? 1 / static_cast<double>(n) : 1;
 }
 
-Complex along(const Complex& a, std::int64_t axis, Norm norm, bool inverse, const char* who) {
+// The axis cut, or padded with zeros behind, to a size that the user gave.
+Tensor sized(const Tensor& a, std::int64_t axis, std::int64_t n) {
+  const std::int64_t have = a.size(axis);
+  if (n <= have)
+    return n == have ? a : a.narrow(axis, 0, n);
+  std::vector<std::int64_t> before(a.shape().size(), 0), after = before;
+  after[static_cast<std::size_t>(axis)] = n - have;
+  return pad(a, before, after);
+}
+
+std::int64_t checked_size(std::int64_t n, const char* who) {
+  if (n < 1)
+    fail(ErrorKind::Value, "{}: n is {}; it must be positive", who, n);
+  return n;
+}
+
+Complex along(Complex a, std::int64_t axis, Norm norm, bool inverse, const char* who,
+              std::optional<std::int64_t> n = {}) {
   check_parts(a, who);
   axis = checked_axis(a.real, axis, who);
+  if (n) {
+    checked_size(*n, who);
+    a = {sized(a.real, axis, *n), sized(a.imag, axis, *n)};
+  }
   const Line y = transform({as_lines(a.real, axis), as_lines(a.imag, axis)}, inverse ? 1 : -1);
   const double scale = scale_of(norm, inverse, a.real.size(axis));
   return {from_lines(y.real, a.real, axis, scale), from_lines(y.imag, a.real, axis, scale)};
@@ -302,30 +323,30 @@ Tensor angle(const Complex& a) {
   return atan2(a.imag, a.real);
 }
 
-Complex fft(const Complex& a, std::int64_t axis, Norm norm) {
-  return along(a, axis, norm, false, "fft");
+Complex fft(const Complex& a, std::int64_t axis, Norm norm, std::optional<std::int64_t> n) {
+  return along(a, axis, norm, false, "fft", n);
 }
-Complex ifft(const Complex& a, std::int64_t axis, Norm norm) {
-  return along(a, axis, norm, true, "ifft");
+Complex ifft(const Complex& a, std::int64_t axis, Norm norm, std::optional<std::int64_t> n) {
+  return along(a, axis, norm, true, "ifft", n);
 }
 
-Complex rfft(const Operand& a, std::int64_t axis, Norm norm) {
+Complex rfft(const Operand& a, std::int64_t axis, Norm norm, std::optional<std::int64_t> n) {
   Access::held(a, "rfft");
   axis = checked_axis(a, axis, "rfft");
-  const Line y = of_real(as_lines(a, axis));
-  const double scale = scale_of(norm, false, a.size(axis));
-  return {from_lines(y.real, a, axis, scale), from_lines(y.imag, a, axis, scale)};
+  const Tensor x = n ? sized(a, axis, checked_size(*n, "rfft")) : Tensor(a);
+  const Line y = of_real(as_lines(x, axis));
+  const double scale = scale_of(norm, false, x.size(axis));
+  return {from_lines(y.real, x, axis, scale), from_lines(y.imag, x, axis, scale)};
 }
 
 Tensor irfft(const Complex& a, std::optional<std::int64_t> n, std::int64_t axis, Norm norm) {
   check_parts(a, "irfft");
   axis = checked_axis(a.real, axis, "irfft");
-  const std::int64_t size = a.real.size(axis), wanted = n.value_or(2 * (size - 1));
-  if (wanted < 1 || wanted / 2 + 1 != size)
-    fail(ErrorKind::Shape, "irfft: {} numbers along axis {} of {}; of {} there are {}", wanted,
-         axis, shape_of(a.real), wanted, wanted / 2 + 1);
-  const Tensor y = to_real({as_lines(a.real, axis), as_lines(a.imag, axis)}, wanted);
-  return from_lines(y, a.real, axis, scale_of(norm, true, wanted));
+  const std::int64_t wanted = checked_size(n.value_or(2 * (a.real.size(axis) - 1)), "irfft");
+  const std::int64_t half = wanted / 2 + 1;
+  const Tensor real = sized(a.real, axis, half), imag = sized(a.imag, axis, half);
+  const Tensor y = to_real({as_lines(real, axis), as_lines(imag, axis)}, wanted);
+  return from_lines(y, real, axis, scale_of(norm, true, wanted));
 }
 
 Complex fftn(const Complex& a, const Axes& axes, Norm norm) {
