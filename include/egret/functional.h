@@ -6,6 +6,7 @@
 #include "egret/functional/convolutions.h"
 #include "egret/functional/indices.h"
 #include "egret/functional/layers.h"
+#include "egret/functional/linalg.h"
 #include "egret/functional/losses.h"
 #include "egret/functional/math.h"
 #include "egret/functional/order.h"
