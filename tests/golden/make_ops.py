@@ -129,6 +129,62 @@ case("attention shared heads", lambda q: F.scaled_dot_product_attention(q, k.rep
 for name in ("selu", "mish", "hardswish", "hardsigmoid", "softsign", "tanhshrink", "hardshrink", "softshrink", "logsigmoid", "relu6"):
     case(name, lambda a: getattr(F, name)(a), x3 * 4)
 
+# Losses of images, linear algebra, signals, segments and special functions.
+pixels, labels = data((2, 5, 3, 2), 70), classes((2, 3, 2), 71, 5)
+for reduction in ("mean", "sum", "none"):
+    case(f"cross_entropy images {reduction}",
+         lambda x: F.cross_entropy(x, labels, weight=weight, ignore_index=2, label_smoothing=0.2, reduction=reduction), pixels.clone())
+case("cross_entropy images probabilities", lambda x: F.cross_entropy(x, (data((2, 5, 3, 2), 72) + 1) / 2, label_smoothing=0.1), pixels.clone())
+case("nll_loss images", lambda x: F.nll_loss(x, labels, weight=weight), pixels.clone())
+square = data((3, 4, 4), 73)
+definite = square @ square.mT + torch.eye(4, dtype=torch.float64)
+right = data((3, 4, 2), 74)
+case("cholesky", torch.linalg.cholesky, definite.clone())
+case("solve", lambda a: torch.linalg.solve(a, right), square.clone())
+case("solve of vectors", lambda b: torch.linalg.solve(square, b), right[..., 0].clone())
+case("solve_triangular", lambda a: torch.linalg.solve_triangular(a, right, upper=True), definite.clone())
+case("inv", torch.linalg.inv, square.clone())
+case("det", torch.linalg.det, square.clone())
+case("slogdet", lambda a: tuple(torch.linalg.slogdet(a)), square.clone())
+case("qr", lambda a: tuple(torch.linalg.qr(a)), square.clone())
+case("qr tall", lambda a: tuple(torch.linalg.qr(a)), data((2, 5, 3), 75))
+case("lstsq", lambda a: torch.linalg.lstsq(a, data((2, 5, 2), 76)).solution, data((2, 5, 3), 75))
+case("lstsq wide", lambda a: torch.linalg.lstsq(a, data((2, 3, 2), 78), driver="gelsd").solution, data((2, 3, 5), 77), gradient=False)
+sound, window = data((2, 40), 80), data((12,), 85) + 2
+for center in (True, False):
+    for normalized in (True, False):
+        case(f"stft {center} {normalized}",
+             lambda a: torch.view_as_real(torch.stft(a, 16, hop_length=5, win_length=12, window=window, center=center, normalized=normalized,
+                                                     return_complex=True)).unbind(-1), sound.clone())
+case("istft", lambda a: torch.istft(torch.complex(a, data((2, 9, 11), 82)), 16, hop_length=4, window=torch.ones(16, dtype=torch.float64), length=38),
+     data((2, 9, 11), 81))
+case("rfft n", lambda a: torch.view_as_real(torch.fft.rfft(a, n=50, norm="ortho")).unbind(-1), sound.clone())
+case("irfft n", lambda a: torch.fft.irfft(torch.complex(a, data((2, 9), 84)), n=12, norm="forward"), data((2, 9), 83))
+for name in ("hann", "hamming", "blackman", "bartlett", "kaiser"):
+    for periodic in (True, False):
+        case(f"{name}_window {periodic}", lambda _: getattr(torch, f"{name}_window")(9, periodic=periodic, dtype=torch.float64), sound,
+             gradient=False)
+case("quantiles", lambda a: torch.quantile(a, torch.tensor([0.3, 0.9, 0.0], dtype=torch.float64), dim=2, keepdim=True), x3.clone())
+for how in ("linear", "lower", "higher", "nearest", "midpoint"):
+    case(f"nanquantile {how}", lambda a: torch.nanquantile(a, torch.tensor([0.3, 0.6], dtype=torch.float64), dim=1, interpolation=how), ties,
+         gradient=False)
+case("nanmedian", lambda a: torch.nanmedian(a, dim=1).values, ties, gradient=False)
+for how in ("amax", "amin", "mean", "prod"):
+    for include in (True, False):
+        case(f"index_reduce {how} {include}",
+             lambda a: a.index_reduce(1, torch.tensor([3, 0, 3]), data((2, 3, 7), 41), reduce=how, include_self=include), x3.clone(),
+             gradient=False)
+case("repeat_interleave", lambda a: a.repeat_interleave(torch.tensor([2, 0, 1, 3]), dim=1), x3.clone())
+case("antialias bilinear", lambda a: F.interpolate(a, (2, 9), mode="bilinear", antialias=True), x4.clone())
+case("antialias bicubic", lambda a: F.interpolate(a, (3, 4), mode="bicubic", antialias=True), x4.clone())
+special = torch.tensor([-inf, -30.0, -3.0, -0.7, 0.0, 0.4, 2.0, 9.0, 25.0, 30.0, inf, nan], dtype=torch.float64)
+for name in ("ndtr", "log_ndtr", "erfcx", "entr", "i0", "i0e", "i1", "i1e"):
+    # PyTorch's i0 and i1 are inf * 0 at infinity.
+    case(name, lambda a: getattr(torch.special, name)(a), special[1:-2] if name in ("i0", "i1") else special, gradient=False)
+case("ndtri", torch.special.ndtri, torch.tensor([0.0, 1e-300, 1e-20, 0.01, 0.3, 0.5, 0.7, 0.999, 1.0, 2.0, nan], dtype=torch.float64), gradient=False)
+case("xlog1py", lambda a: torch.special.xlog1py(a[:, None], a[None, :]), edges, gradient=False)
+case("multigammaln", lambda a: torch.special.multigammaln(a, 3), x3 * 2 + 5)
+
 with open(sys.argv[1], "w") as file:
     json.dump(cases, file, separators=(",", ":"))
     file.write("\n")

@@ -77,9 +77,9 @@ Tensor bartlett_window(std::int64_t n, bool periodic = true); ///< a triangle fr
 Tensor kaiser_window(std::int64_t n, bool periodic = true, double beta = 12);
 
 struct StftOptions {
-  std::optional<std::int64_t> hop; ///< samples from frame to frame; n_fft / 4 by default
+  std::optional<std::int64_t> hop = {}; ///< samples from frame to frame; n_fft / 4 by default
   /// [length] of at most n_fft, zeros on both sides where it is shorter; by default ones of n_fft.
-  Tensor window;
+  Tensor window = {};
   /// Frame t is around sample t · hop, the signal padded by n_fft / 2 on either side; else it
   /// begins there.
   bool center = true;

@@ -31,9 +31,19 @@ TEST(MoreMessages, FourierTransforms) {
        [] {
          fourier::ifft({x23, ones({2, 3}, DType::F64)});
        }},
-      {ErrorKind::Shape, "irfft: 7 numbers along axis 1 of [2,3]; of 7 there are 4",
+      {ErrorKind::Value, "irfft: n is 0; it must be positive",
        [] {
-         fourier::irfft({x23, x23}, 7);
+         fourier::irfft({ones({2, 1}), ones({2, 1})});
+       }},
+      {ErrorKind::Value, "irfft: n is -3; it must be positive",
+       [] {
+         fourier::irfft({x23, x23}, -3);
+       }},
+      {ErrorKind::Value, "rfft: n is 0; it must be positive",
+       [] { fourier::rfft(x23, -1, fourier::Norm::Backward, 0); }},
+      {ErrorKind::Value, "fft: n is -1; it must be positive",
+       [] {
+         fourier::fft({x23, x23}, -1, fourier::Norm::Backward, -1);
        }},
       {ErrorKind::Axis, "rfftn: of [2,3], no axis is named; there is at least one",
        [] { fourier::rfftn(x23, std::vector<std::int64_t>{}); }},
@@ -212,6 +222,180 @@ TEST(MoreMessages, ListsAndStatistics) {
          feature_alpha_dropout(x23, 1, g);
        }},
       {ErrorKind::Value, "positions: -1 of them", [] { positions(-1); }},
+  });
+}
+
+TEST(MoreMessages, Signals) {
+  using fourier::stft;
+  const Tensor signal = ones({2, 9}), frames = ones({5, 3});
+  expect_all({
+      {ErrorKind::Value, "hann_window: -1 numbers; the number must not be negative",
+       [] { fourier::hann_window(-1); }},
+      {ErrorKind::Value, "kaiser_window: beta is inf; it must be finite",
+       [] { fourier::kaiser_window(4, true, std::numeric_limits<double>::infinity()); }},
+      {ErrorKind::Value, "stft: n_fft is 0; it must be positive", [=] { stft(signal, 0); }},
+      {ErrorKind::Value, "stft: hop is 0; it must be positive",
+       [=] { stft(signal, 4, {.hop = 0, .window = {}}); }},
+      {ErrorKind::Shape, "stft: window [5]; it must be a vector of 1 to n_fft = 4 numbers",
+       [=] { stft(signal, 4, {.hop = {}, .window = ones({5})}); }},
+      {ErrorKind::DType, "stft: takes floats, got i64",
+       [=] { stft(signal, 4, {.hop = {}, .window = ones({4}, DType::I64)}); }},
+      {ErrorKind::Shape,
+       "stft: 9 samples are too few for frames of 20 around them, which 10 on either side",
+       [=] { stft(signal, 20); }},
+      {ErrorKind::Shape, "stft: 9 samples are too few for frames of 10",
+       [=] { stft(signal, 10, {.hop = {}, .window = {}, .center = false}); }},
+      {ErrorKind::Shape, "stft: got []; it must be [..., samples]", [] { stft(ones({}), 4); }},
+      {ErrorKind::Shape, "istft: got [5,3]; it must be [..., 4, frames]",
+       [=] {
+         fourier::istft({frames, frames}, 6);
+       }},
+      {ErrorKind::Value, "istft: a length of -1; it must not be negative",
+       [=] {
+         fourier::istft({frames, frames}, 8, {}, -1);
+       }},
+      {ErrorKind::Shape, "istft: a real part [5,3] and an imaginary part [5,4]",
+       [=] {
+         fourier::istft({frames, ones({5, 4})}, 8);
+       }},
+  });
+}
+
+TEST(MoreMessages, QuantilesCountsAndSegments) {
+  const auto sums = [](const Tensor& a, const Tensor& b) { return a + b; };
+  expect_all({
+      {ErrorKind::Value, "quantile: q is 1.5; it lies between 0 and 1",
+       [] {
+         quantile(x23, {0.5, 1.5}, 1);
+       }},
+      {ErrorKind::Value, "nanquantile: q is nan; it lies between 0 and 1",
+       [] { nanquantile(x23, std::numeric_limits<double>::quiet_NaN(), 1); }},
+      {ErrorKind::Shape, "nanquantile: axis 1 of [2,0] is empty",
+       [] {
+         nanquantile(zeros({2, 0}), 0.5, 1);
+       }},
+      {ErrorKind::Axis, "nanmedian: axis 2 is out of range for [2,3]", [] { nanmedian(x23, 2); }},
+      {ErrorKind::Shape,
+       "repeat_interleave: counts [2] do not fit axis 1 of [2,3]; they must be [3] or [1]",
+       [] { repeat_interleave(x23, i2, 1, 4); }},
+      {ErrorKind::DType, "repeat_interleave: counts must be integers, got f32",
+       [] { repeat_interleave(x23, ones({3}), 1, 4); }},
+      {ErrorKind::Value, "repeat_interleave: a total of -1; the number must not be negative",
+       [] { repeat_interleave(x23, i2, 0, -1); }},
+      {ErrorKind::Shape, "index_reduce: index [2,3]; a vector is needed",
+       [] { index_reduce(x23, 0, i23, x23, Scatter::Add); }},
+      {ErrorKind::Shape,
+       "index_reduce: source [2,3] does not fit data [2,3] and 2 positions; it must be [2,2]",
+       [] { index_reduce(x23, 1, i2, x23, Scatter::Max); }},
+      {ErrorKind::DType, "index_reduce: takes numbers to add, got bool",
+       [] {
+         index_reduce(zeros({2}, DType::Bool), 0, i2, zeros({2}, DType::Bool), Scatter::Mean);
+       }},
+      {ErrorKind::Shape, "segment_reduce: index [2] does not fit axis 1 of [2,3]; it must be [3]",
+       [] { segment_reduce(x23, i2, 4, Scatter::Add, 1); }},
+      {ErrorKind::Value, "segment_softmax: -1 segments; the number must not be negative",
+       [] { segment_softmax(x23, i2, -1); }},
+      {ErrorKind::DType, "segment_logsumexp: the indices must be integers, got f32",
+       [] { segment_logsumexp(x23, ones({2}), 2); }},
+      {ErrorKind::Axis, "segment_log_softmax: axis 2 is out of range for [2,3]",
+       [] { segment_log_softmax(x23, i2, 2, 2); }},
+      {ErrorKind::Value, "multigammaln: p is 0; it lies between 1 and 1000",
+       [] { multigammaln(x23, 0); }},
+      {ErrorKind::Value,
+       "interpolate: antialias goes with linear and cubic interpolation without align_corners",
+       [] { interpolate(pictures, 3, {.antialias = true}); }},
+      {ErrorKind::Shape, "unfold1d: the kernel spans 4 elements and the operand [3], padded, has 3",
+       [] {
+         unfold1d(ones({1, 2, 3}), 4);
+       }},
+      {ErrorKind::Shape,
+       "fold1d: [1,4,3] does not fit; a kernel of 2 elements and 4 windows need [batch, channels * "
+       "2, 4]",
+       [] {
+         fold1d(ones({1, 4, 3}), 5, 2);
+       }},
+      {ErrorKind::Value, "associative_scan: combine is empty",
+       [] { associative_scan(Combine(), {x23}); }},
+      {ErrorKind::Value, "associative_scan: no tensors are given",
+       [] { associative_scan(Combine([](const auto& a, const auto&) { return a; }), {}); }},
+      {ErrorKind::Axis, "associative_scan: axis 2 is out of range for [2,3]",
+       [=] { associative_scan(sums, x23, 2); }},
+      {ErrorKind::Shape, "associative_scan: [2,3] and [3] differ along axis 0",
+       [] {
+         associative_scan(Combine([](const auto& a, const auto&) { return a; }), {x23, ones({3})});
+       }},
+      {ErrorKind::Shape,
+       "associative_scan: combine makes [1] of [1,3] in tensor 0; it must keep the shape",
+       [] {
+         associative_scan([](const Tensor& a, const Tensor& b) { return sum(a + b, 1); }, x23);
+       }},
+      {ErrorKind::DType,
+       "associative_scan: combine makes f64 of f32 in tensor 0; it must keep the dtype",
+       [] {
+         associative_scan([](const Tensor& a, const Tensor&) { return a.to(DType::F64); }, x23);
+       }},
+      {ErrorKind::Shape, "associative_scan: combine gives 0 tensors of 1",
+       [] {
+         associative_scan(Combine([](const auto&, const auto&) { return std::vector<Tensor>(); }),
+                          {x23});
+       }},
+  });
+}
+
+TEST(MoreMessages, LinearAlgebra) {
+  const Tensor a = ones({2, 2});
+  expect_all({
+      {ErrorKind::Shape, "cholesky: matrices of [2,3] are not square: 2 rows and 3 columns",
+       [] { linalg::cholesky(x23); }},
+      {ErrorKind::Shape, "inv: got [2]; it must be [..., rows, columns], known numbers of them",
+       [] { linalg::inv(ones({2})); }},
+      {ErrorKind::Shape, "det: matrices of [2,3] are not square", [] { linalg::det(x23); }},
+      {ErrorKind::Shape, "slogdet: matrices of [2,3] are not square", [] { linalg::slogdet(x23); }},
+      {ErrorKind::Shape, "logdet: matrices of [2,3] are not square", [] { linalg::logdet(x23); }},
+      {ErrorKind::Shape, "solve: matrices of [2,3] are not square",
+       [] { linalg::solve(x23, x23); }},
+      {ErrorKind::Shape, "solve: [3,1] does not fit [2,2]: 3 rows where 2 are needed",
+       [=] {
+         linalg::solve(a, ones({3, 1}));
+       }},
+      {ErrorKind::Shape, "solve: [3] does not fit [2,2]: 3 rows where 2 are needed",
+       [=] { linalg::solve(a, ones({3})); }},
+      {ErrorKind::DType, "solve: matrices of f32 and f64; dtypes must be equal",
+       [=] {
+         linalg::solve(a, ones({2, 1}, DType::F64));
+       }},
+      {ErrorKind::Shape, "solve: ",
+       [] {
+         linalg::solve(ones({3, 2, 2}), ones({4, 2, 1}));
+       }},
+      {ErrorKind::Shape, "solve_triangular: matrices of [2,3] are not square",
+       [] { linalg::solve_triangular(x23, x23); }},
+      {ErrorKind::Shape, "solve_triangular: [3,2] does not fit [2,2]: 3 rows where 2 are needed",
+       [=] {
+         linalg::solve_triangular(a, ones({3, 2}));
+       }},
+      {ErrorKind::Shape, "solve_triangular: [2,3] does not fit [2,2]: 3 columns where 2 are needed",
+       [=] { linalg::solve_triangular(a, x23, {.left = false}); }},
+      {ErrorKind::Shape, "cholesky_solve: [3,2] does not fit [2,2]",
+       [=] {
+         linalg::cholesky_solve(ones({3, 2}), a);
+       }},
+      {ErrorKind::Shape, "qr: got []; it must be [..., rows, columns]",
+       [] { linalg::qr(ones({})); }},
+      {ErrorKind::Shape, "lstsq: [3,1] does not fit [2,3]: 3 rows where 2 are needed",
+       [] {
+         linalg::lstsq(x23, ones({3, 1}));
+       }},
+      {ErrorKind::Value, "multi_dot: 1 matrices; at least two are needed",
+       [=] { linalg::multi_dot({a}); }},
+      {ErrorKind::Shape, "multi_dot: operand 1 is [2]; it must be a matrix",
+       [=] {
+         linalg::multi_dot({a, ones({2}), a});
+       }},
+      {ErrorKind::Shape, "multi_dot: operands 0 and 1 do not fit: [2,3] x [2,2]",
+       [=] {
+         linalg::multi_dot({x23, a});
+       }},
   });
 }
 

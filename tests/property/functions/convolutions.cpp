@@ -380,6 +380,49 @@ Instance interpolate_of(Draw& d) {
       });
 }
 
+// Weights over as many elements as the axis shrinks by, those beyond the edges left out.
+Instance antialiased_of(Draw& d) {
+  const bool cubic = d.chance(), factor = d.chance(0.3);
+  const std::int64_t spatial = d.between(1, 2);
+  Sizes shape = {d.between(0, 2), d.between(1, 2)}, sizes;
+  for (std::int64_t i = 0; i < spatial; ++i) {
+    shape.push_back(d.between(factor ? 3 : 1, 9));
+    sizes.push_back(factor ? std::int64_t(double(shape.back()) * 0.4) : d.between(1, 7));
+  }
+  const InterpolateOptions options{.mode = cubic ? Interpolation::Cubic : Interpolation::Linear,
+                                   .antialias = true};
+  return one(
+      {d.array(shape)},
+      [=](const Tensors& t) {
+        return factor ? interpolate_by(t[0], {0.4}, options) : interpolate(t[0], sizes, options);
+      },
+      [=](const Arrays& a) {
+        Array y = a[0];
+        for (std::size_t i = 0; i < sizes.size(); ++i)
+          y = lines(y, 2 + i, [=](const std::vector<double>& v) {
+            const double step = factor ? 1 / 0.4 : double(v.size()) / double(sizes[i]);
+            const double wide = std::max(step, 1.0);
+            std::vector<double> r;
+            for (std::int64_t k = 0; k < sizes[i]; ++k) {
+              double total = 0, weights = 0;
+              for (std::size_t j = 0; j < v.size(); ++j) {
+                const double x = std::abs(double(j) + 0.5 - (double(k) + 0.5) * step) / wide;
+                const double w = !cubic  ? std::max(1 - x, 0.0)
+                                 : x < 1 ? 1.5 * x * x * x - 2.5 * x * x + 1
+                                 : x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2
+                                         : 0;
+                total += w * v[j];
+                weights += w;
+              }
+              r.push_back(total / weights);
+            }
+            return r;
+          });
+        y.type = {};
+        return y;
+      });
+}
+
 } // namespace
 
 std::vector<Row> convolution_rows() {
@@ -393,6 +436,7 @@ std::vector<Row> convolution_rows() {
     rows.push_back(adaptive_row(spatial, true));
   }
   rows.push_back({"interpolate", interpolate_of, Types::Floats, true, false, 4});
+  rows.push_back({"interpolate antialiased", antialiased_of, Types::Floats, true, false, 4});
   return rows;
 }
 

@@ -4,6 +4,7 @@
 
 #include "functions.h"
 
+#include <algorithm>
 #include <complex>
 #include <numbers>
 
@@ -170,6 +171,171 @@ Instance shifted(Draw& d) {
       });
 }
 
+// The axis cut or padded to n first.
+Array sized(const Array& a, std::size_t axis, std::int64_t n) {
+  return lines(a, axis, [=](std::vector<double> v) {
+    v.resize(std::size_t(n));
+    return v;
+  });
+}
+
+Instance of_size(Draw& d) {
+  Draw::Axis axis{};
+  const Sizes shape = with_line(d, axis, d.between(1, 6));
+  const Norm norm = norm_of(d);
+  const std::int64_t n = d.between(1, 9);
+  return {{d.array(shape), d.array(shape)},
+          [=](const Tensors& t) {
+            const Complex x = fourier::fft({t[0], t[1]}, axis.given, norm, n),
+                          y = fourier::ifft({t[0], t[1]}, axis.given, norm, n),
+                          z = fourier::rfft(t[0], axis.given, norm, n);
+            return Tensors{x.real, x.imag, y.real, y.imag, z.real, z.imag};
+          },
+          [=](const Arrays& a) {
+            const Parts given{sized(a[0], axis.axis, n), sized(a[1], axis.axis, n)};
+            const Parts x = transformed(given, axis.axis, false, norm, n),
+                        y = transformed(given, axis.axis, true, norm, n),
+                        z = transformed({given.real, Array(given.real.shape)}, axis.axis, false,
+                                        norm, n / 2 + 1);
+            return Arrays{x.real, x.imag, y.real, y.imag, z.real, z.imag};
+          }};
+}
+
+Instance inverse_of_size(Draw& d) {
+  Draw::Axis axis{};
+  const Sizes shape = with_line(d, axis, d.between(1, 6));
+  const Norm norm = norm_of(d);
+  const std::int64_t n = d.between(1, 9);
+  return one(
+      {d.array(shape), d.array(shape)},
+      [=](const Tensors& t) {
+        return fourier::irfft({t[0], t[1]}, n, axis.given, norm);
+      },
+      [=](const Arrays& a) {
+        const Parts half{sized(a[0], axis.axis, n / 2 + 1), sized(a[1], axis.axis, n / 2 + 1)};
+        Sizes whole = shape;
+        whole[axis.axis] = n;
+        const auto part = [&](bool imaginary) {
+          return Array(whole, [&](Sizes at) {
+            const bool back = at[axis.axis] > n / 2;
+            const std::int64_t k = back ? n - at[axis.axis] : at[axis.axis];
+            at[axis.axis] = k;
+            if (!imaginary)
+              return half.real[at];
+            return k == 0 || 2 * k == n ? 0.0 : back ? -half.imag[at] : half.imag[at];
+          });
+        };
+        return transformed({part(false), part(true)}, axis.axis, true, norm, n).real;
+      });
+}
+
+// Frames of a transform.
+struct Frames {
+  std::int64_t n, hop, window, samples;
+  bool center, windowed, normalized;
+  PadMode pad;
+  std::int64_t before() const { return center ? n / 2 : 0; }
+  std::int64_t count() const { return (samples + 2 * before() - n) / hop + 1; }
+  // Of n samples the ones that the window reaches, beside them 0.
+  double weight(const Array& w, std::int64_t k) const {
+    if (!windowed)
+      return 1;
+    k -= (n - window) / 2;
+    return k >= 0 && k < window ? w.values[std::size_t(k)] : 0;
+  }
+  fourier::StftOptions options(const Tensor& w) const {
+    return {.hop = hop,
+            .window = windowed ? w : Tensor(),
+            .center = center,
+            .pad = pad,
+            .normalized = normalized};
+  }
+};
+Frames frames_of(Draw& d) {
+  Frames f{d.between(1, 8),
+           d.between(1, 4),
+           1,
+           d.between(9, 14),
+           d.chance(),
+           d.chance(0.7),
+           d.chance(),
+           d.pick({PadMode::Reflect, PadMode::Replicate, PadMode::Circular})};
+  f.window = d.between((f.n + 1) / 2, f.n);
+  return f;
+}
+
+Instance stft_of(Draw& d) {
+  const Frames f = frames_of(d);
+  Sizes signal = d.shape(0, 2), result = signal;
+  signal.push_back(f.samples);
+  result.insert(result.end(), {f.n / 2 + 1, f.count()});
+  return {{d.array(signal), d.array({f.window}, 0.5, 1.5)},
+          [=](const Tensors& t) {
+            const Complex y = fourier::stft(t[0], f.n, f.options(t[1]));
+            return Tensors{y.real, y.imag};
+          },
+          [=](const Arrays& a) {
+            const auto part = [&](bool imaginary) {
+              return Array(result, [&](const Sizes& at) {
+                Number sum = 0;
+                Sizes from(at.begin(), at.end() - 1);
+                for (std::int64_t k = 0; k < f.n; ++k) {
+                  std::int64_t place = at.back() * f.hop + k - f.before();
+                  const std::int64_t last = f.samples - 1;
+                  if (f.pad == PadMode::Replicate)
+                    place = std::clamp<std::int64_t>(place, 0, last);
+                  else if (f.pad == PadMode::Circular)
+                    place = (place + f.samples) % f.samples;
+                  else
+                    place = place < 0 ? -place : place > last ? 2 * last - place : place;
+                  from.back() = place;
+                  sum += a[0][from] * f.weight(a[1], k) *
+                         std::polar(1.0, -2 * std::numbers::pi *
+                                             double(at[at.size() - 2] * k % f.n) / double(f.n));
+                }
+                sum *= f.normalized ? 1 / std::sqrt(double(f.n)) : 1;
+                return imaginary ? sum.imag() : sum.real();
+              });
+            };
+            return Arrays{part(false), part(true)};
+          }};
+}
+
+// Signals come back from their frames, as far as these reach.
+Instance istft_of(Draw& d) {
+  Frames f = frames_of(d);
+  f.windowed = true;
+  f.window = f.n;
+  f.hop = std::min(f.hop, f.n);
+  const bool given = d.chance();
+  const std::int64_t reach = (f.count() - 1) * f.hop + (f.center ? f.n % 2 : f.n);
+  const std::int64_t length = given ? d.between(0, f.samples + 3) : reach;
+  const std::int64_t all = (f.count() - 1) * f.hop + f.n - f.before();
+  Sizes signal = d.shape(0, 2);
+  signal.push_back(f.samples);
+  return one(
+      {d.array(signal), d.array({f.window}, 0.5, 1.5)},
+      [=](const Tensors& t) {
+        const auto options = f.options(t[1]);
+        return fourier::istft(fourier::stft(t[0], f.n, options), f.n, options,
+                              given ? std::optional(length) : std::nullopt);
+      },
+      [=](const Arrays& a) {
+        Sizes result = signal;
+        result.back() = length;
+        return Array(result, [&](Sizes at) {
+          if (at.back() >= all)
+            return 0.0; // behind the frames
+          const std::int64_t last = f.samples - 1;
+          if (at.back() > last) // of the padding
+            at.back() = f.pad == PadMode::Replicate  ? last
+                        : f.pad == PadMode::Circular ? at.back() - f.samples
+                                                     : 2 * last - at.back();
+          return a[0][at];
+        });
+      });
+}
+
 } // namespace
 
 std::vector<Row> fourier_rows() {
@@ -185,6 +351,10 @@ std::vector<Row> fourier_rows() {
   add("ifftn", [](Draw& d) { return several_axes(d, true); });
   add("rfftn and irfftn", there_and_back);
   add("shift of frequencies", shifted);
+  add("transforms of a given size", of_size);
+  add("irfft of a given size", inverse_of_size);
+  add("stft", stft_of);
+  add("istft", istft_of);
   return rows;
 }
 

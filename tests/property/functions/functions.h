@@ -149,5 +149,7 @@ std::vector<Row> window_rows();
 std::vector<Row> margin_rows();
 std::vector<Row> collection_rows();
 std::vector<Row> fourier_rows();
+std::vector<Row> segment_rows();
+std::vector<Row> linalg_rows();
 
 } // namespace egret::testing

@@ -461,6 +461,8 @@ INSTANTIATE_TEST_SUITE_P(Windows, Functions, ::testing::Values(&window_rows));
 INSTANTIATE_TEST_SUITE_P(Margins, Functions, ::testing::Values(&margin_rows));
 INSTANTIATE_TEST_SUITE_P(Collections, Functions, ::testing::Values(&collection_rows));
 INSTANTIATE_TEST_SUITE_P(Fourier, Functions, ::testing::Values(&fourier_rows));
+INSTANTIATE_TEST_SUITE_P(Segments, Functions, ::testing::Values(&segment_rows));
+INSTANTIATE_TEST_SUITE_P(Linalg, Functions, ::testing::Values(&linalg_rows));
 
 } // namespace
 } // namespace egret

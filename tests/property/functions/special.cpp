@@ -118,6 +118,61 @@ Instance clamp_of(Draw& d) {
       });
 }
 
+// exp(x²) erfc(x) by its continued fraction (Laplace) where the product underflows.
+double scaled_erfc(double x) {
+  if (x < 2)
+    return std::exp(x * x) * std::erfc(x);
+  double f = x;
+  for (int k = 200; k > 0; --k)
+    f = x + k / 2.0 / f;
+  return 1 / (f * std::sqrt(M_PI));
+}
+
+double log_normal(double x) {
+  return x > -2 ? std::log(0.5 * std::erfc(-x * M_SQRT1_2))
+                : std::log(scaled_erfc(-x * M_SQRT1_2) / 2) - x * x / 2;
+}
+
+// By halves.
+double normal_quantile(double p) {
+  if (!(p > 0 && p < 1))
+    return p == 0 ? -kInf : p == 1 ? kInf : kNan;
+  double low = -40, high = 40;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (low + high) / 2;
+    (0.5 * std::erfc(-middle * M_SQRT1_2) < p ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+double entropy(double x) {
+  return std::isnan(x) ? x : x > 0 ? -x * std::log(x) : x == 0 ? 0 : -kInf;
+}
+
+double times_log1p(double a, double b) {
+  return a == 0 && !std::isnan(b) ? 0 : a * std::log1p(b);
+}
+
+double bessel(int order, double x) {
+  const double y = std::cyl_bessel_i(order, std::abs(x));
+  return order == 1 && x < 0 ? -y : y;
+}
+
+Instance multigammaln_of(Draw& d) {
+  const Sizes shape = d.shape(0, 2);
+  const std::int64_t p = d.between(1, 4);
+  return one(
+      {d.array(shape, 2, 6)}, [=](const Tensors& t) { return multigammaln(t[0], p); },
+      [=](const Arrays& a) {
+        return map(a[0], [=](double x) {
+          double y = double(p * (p - 1)) / 4 * std::log(M_PI);
+          for (std::int64_t i = 0; i < p; ++i)
+            y += std::lgamma(x - double(i) / 2);
+          return y;
+        });
+      });
+}
+
 double heavy(double x, double at_zero) {
   return std::isnan(x) ? x : x == 0 ? at_zero : x < 0 ? 0 : 1;
 }
@@ -130,6 +185,22 @@ std::vector<Row> special_rows() {
       unary("lgamma", lgamma, [](double x) { return std::lgamma(x); },
             {.low = -4, .high = 9, .slack = 4}),
       unary("digamma", digamma, psi, {.low = -4, .high = 9, .slack = 16}),
+      unary("erfcx", erfcx, scaled_erfc, {.low = -2, .high = 12, .special = false, .slack = 8}),
+      unary("ndtr", ndtr, [](double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }),
+      unary("log_ndtr", log_ndtr, log_normal,
+            {.low = -12, .high = 6, .special = false, .slack = 8}),
+      unary("ndtri", ndtri, normal_quantile, {.low = 0.01, .high = 0.99, .slack = 8}),
+      unary("entr", entr, entropy, {.low = 0.05, .high = 3}),
+      binary("xlog1py", xlog1py, times_log1p, {.low = -0.75, .slack = 4}),
+      unary("i0", i0, [](double x) { return bessel(0, x); },
+            {.low = -4, .high = 4, .special = false, .slack = 16}),
+      unary("i1", i1, [](double x) { return bessel(1, x); },
+            {.low = -4, .high = 4, .special = false, .slack = 16}),
+      unary("i0e", i0e, [](double x) { return bessel(0, x) * std::exp(-std::abs(x)); },
+            {.low = -25, .high = 30, .special = false, .slack = 16}),
+      unary("i1e", i1e, [](double x) { return bessel(1, x) * std::exp(-std::abs(x)); },
+            {.low = -25, .high = 30, .special = false, .slack = 16}),
+      {"multigammaln", multigammaln_of, Types::Floats, true, false, 8},
       binary("heaviside", heaviside, heavy, {.types = Types::Numbers, .gradient = false}),
       binary("fmax", fmax, [](double a, double b) { return std::fmax(a, b); },
              {.types = Types::Numbers}),

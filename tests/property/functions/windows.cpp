@@ -1,6 +1,8 @@
 // Windows and places: pooling that tells where, its reverse, folds, and images read at places.
 #include "functions.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace egret::testing {
@@ -175,23 +177,40 @@ Instance lp_pool_of(Draw& d, std::size_t spatial) {
 // Calls `visit` with the element of the image and that of the columns, for all that lie inside.
 void each_column(const std::vector<WindowLine>& lines, std::int64_t batch, std::int64_t channels,
                  const std::function<void(const Sizes&, const Sizes&)>& visit) {
-  each({batch, channels, lines[0].kernel, lines[1].kernel, lines[0].count, lines[1].count},
-       [&](const Sizes& i) {
-         const Sizes at = {i[0], i[1], lines[0].at(i[4], i[2]), lines[1].at(i[5], i[3])};
-         for (std::size_t s = 0; s < 2; ++s)
-           if (at[2 + s] < 0 || at[2 + s] >= lines[s].n)
-             return;
-         visit(at, {i[0], (i[1] * lines[0].kernel + i[2]) * lines[1].kernel + i[3],
-                    i[4] * lines[1].count + i[5]});
-       });
+  const std::size_t spatial = lines.size();
+  Sizes loops = {batch, channels};
+  for (const WindowLine& line : lines)
+    loops.push_back(line.kernel);
+  for (const WindowLine& line : lines)
+    loops.push_back(line.count);
+  each(loops, [&](const Sizes& i) {
+    Sizes at = {i[0], i[1]};
+    std::int64_t element = i[1], window = 0;
+    for (std::size_t s = 0; s < spatial; ++s) {
+      at.push_back(lines[s].at(i[2 + spatial + s], i[2 + s]));
+      if (at.back() < 0 || at.back() >= lines[s].n)
+        return;
+      element = element * lines[s].kernel + i[2 + s];
+      window = window * lines[s].count + i[2 + spatial + s];
+    }
+    visit(at, {i[0], element, window});
+  });
 }
 
-Instance fold_of(Draw& d, bool back) {
-  const auto lines = draw_window_lines(d, 2, true, false);
+Tensor unfold_image(const Operand& a, const PerAxis& kernel, const FoldOptions& options) {
+  return unfold(a, kernel, options);
+}
+
+Instance fold_of(Draw& d, bool back, std::size_t spatial) {
+  const auto lines = draw_window_lines(d, spatial, true, false);
   const std::int64_t batch = d.between(1, 2), channels = d.between(1, 2);
+  std::int64_t elements = 1, windows = 1;
+  for (const WindowLine& line : lines) {
+    elements *= line.kernel;
+    windows *= line.count;
+  }
   const Sizes image = concatenated({batch, channels}, window_members(lines, &WindowLine::n)),
-              columns = {batch, channels * lines[0].kernel * lines[1].kernel,
-                         lines[0].count * lines[1].count};
+              columns = {batch, channels * elements, windows};
   const FoldOptions options{.dilation = window_members(lines, &WindowLine::dilation),
                             .padding = window_members(lines, &WindowLine::padding),
                             .stride = window_members(lines, &WindowLine::stride)};
@@ -200,7 +219,9 @@ Instance fold_of(Draw& d, bool back) {
   return one(
       {d.array(back ? columns : image)},
       [=](const Tensors& t) {
-        return back ? fold(t[0], sizes, kernel, options) : unfold(t[0], kernel, options);
+        const auto of = spatial == 1 ? &unfold1d : spatial == 2 ? &unfold_image : &unfold3d;
+        const auto to = spatial == 1 ? &fold1d : spatial == 2 ? &fold : &fold3d;
+        return back ? to(t[0], sizes, kernel, options) : of(t[0], kernel, options);
       },
       [=](const Arrays& a) {
         Array y(back ? image : columns);
@@ -387,8 +408,11 @@ std::vector<Row> window_rows() {
     add("max_unpool" + d, [=](Draw& draw) { return unpool_of(draw, spatial); });
     add("lp_pool" + d, [=](Draw& draw) { return lp_pool_of(draw, spatial); });
   }
-  add("unfold of an image", [](Draw& d) { return fold_of(d, false); });
-  add("fold", [](Draw& d) { return fold_of(d, true); });
+  for (const std::size_t spatial : {1, 2, 3}) {
+    const std::string d = fmt::format("{}d", spatial);
+    add("unfold " + d, [=](Draw& draw) { return fold_of(draw, false, spatial); });
+    add("fold " + d, [=](Draw& draw) { return fold_of(draw, true, spatial); });
+  }
   add("grid_sample", grid_of);
   add("affine_grid", affine_of);
   add("local_response_norm", response_of);
