@@ -1,9 +1,12 @@
 // Gradients of lazy tensors, as users ask for them.
 #include "egret/grad.h"
 
+#include "egret/functional.h"
+#include "egret/random.h"
 #include "support/fail.h"
 #include "tensor/derivatives.h"
 #include "tensor/engine.h"
+#include "tensor/ops.h"
 
 #include <utility>
 
