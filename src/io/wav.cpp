@@ -176,10 +176,15 @@ Tensor resampled(const Tensor& samples, std::int64_t from, std::int64_t to) {
     fail(ErrorKind::Value, "resampled: from {} to {} samples a second", from, to);
   if (from == to)
     return samples;
+  Shape shape = samples.shape();
+  const std::int64_t common = std::gcd(from, to), in = from / common, out = to / common;
+  const std::int64_t count = samples.size(-1), result = (count * out + in - 1) / in;
+  shape.back() = result;
+  if (samples.numel() == 0)
+    return zeros(shape, samples.dtype());
   // Of one period of `in` samples and `out` results each result has a kernel of its own: a sinc
   // below both rates' limits, of six zeros a side, under a Hann window.
   constexpr double kZeros = 6, kRolloff = 0.99;
-  const std::int64_t common = std::gcd(from, to), in = from / common, out = to / common;
   const double limit = static_cast<double>(std::min(in, out)) * kRolloff;
   const auto side = static_cast<std::int64_t>(std::ceil(kZeros * static_cast<double>(in) / limit));
   std::vector<float> kernel;
@@ -193,13 +198,10 @@ Tensor resampled(const Tensor& samples, std::int64_t from, std::int64_t to) {
       const double sinc = x == 0 ? 1 : std::sin(x * std::numbers::pi) / (x * std::numbers::pi);
       kernel.push_back(static_cast<float>(sinc * window * limit / static_cast<double>(in)));
     }
-  const std::int64_t count = samples.size(-1), rows = samples.numel() / count;
-  const std::int64_t result = (count * out + in - 1) / in;
+  const std::int64_t rows = samples.numel() / count;
   const Tensor wide = pad(samples.reshape({rows, 1, count}), {0, 0, side}, {0, 0, side + in}, 0.0);
   const Tensor periods = conv1d(wide, tensor(kernel, Shape{out, 1, 2 * side + in}), {},
                                 {.stride = in}); // [rows, out, periods]
-  Shape shape = samples.shape();
-  shape.back() = result;
   return periods.transpose(1, 2).reshape({rows, -1}).narrow(1, 0, result).reshape(shape);
 }
 

@@ -112,6 +112,10 @@ TEST_F(Wav, ResamplingKeepsToneAndLength) {
   }
   EXPECT_EQ(resampled(zeros({2, 7}), 3, 2).sizes(), (std::vector<std::int64_t>{2, 5}));
   EXPECT_THROW(resampled(zeros({7}), 0, 2), Error);
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{2, 0}, {0}}) // of no samples none
+    EXPECT_EQ(resampled(zeros(Shape(sizes.begin(), sizes.end())), 3, 2).sizes(), sizes);
+  EXPECT_EQ(resampled(zeros({0, 7}), 3, 2).sizes(), (std::vector<std::int64_t>{0, 5}));
 }
 
 } // namespace
