@@ -205,7 +205,7 @@ llvm::Value* Renderer::lane_guard(const Guard& guard, int lanes, unsigned compar
     Value* numbers = indices_.vector(kernel::lane_variable(lanes), lanes, compare_bits);
     auto bound = [&](const Expr& e) {
       Value* scalar = indices_.scalar(e);
-      std::int64_t most = (std::int64_t{1} << (compare_bits - 1)) - 1;
+      const std::int64_t most = INT64_MAX >> (64 - compare_bits);
       if (compare_bits < 64 && (e.lower() < -most || e.upper() > most)) {
         scalar = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, scalar, b.getInt64(0));
         scalar = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, scalar, b.getInt64(count));
