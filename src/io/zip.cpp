@@ -238,8 +238,8 @@ std::vector<std::byte> unzip(const InputFile& file, const ZipMember& member) {
 namespace {
 
 void put(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i)
-    out += static_cast<char>(value >> (8 * i));
+  for (; bytes > 0; --bytes, value >>= 8U) // of more than 8 the rest are zeros
+    out += static_cast<char>(value);
 }
 
 std::vector<std::byte> deflated_bytes(std::span<const std::byte> content) {
