@@ -33,21 +33,53 @@ std::optional<Apart> apart(const KernelProgram& program, const Block& block, std
   return found;
 }
 
-/// Conditions on vectors of lanes `step` elements apart, which begin one element after another, as
-/// one on the elements of the row from number `first` on.
-std::optional<Guard> of_all_elements(const std::vector<Guard>& each, int lanes, std::int64_t step,
-                                     std::int64_t first) {
-  const Guard& g = each[0];
-  const Expr lane = lane_variable(lanes);
-  const auto slope = coefficient_of(g.value, lane);
-  if (!slope || !slope->constant() || *slope->constant() % step != 0)
-    return std::nullopt;
-  const std::int64_t element = *slope->constant() / step;
-  for (std::size_t i = 0; i < each.size(); ++i)
-    if (!(each[i].lo == g.lo) || !(each[i].hi == g.hi) ||
-        !(each[i].value == g.value + Expr(element * std::int64_t(i))))
+/// The same condition on the element that lies so many behind.
+Guard behind(const Guard& g, std::int64_t each, std::int64_t elements) {
+  return {g.value + Expr(each * elements), g.lo, g.hi};
+}
+bool same(const Guard& a, const Guard& b) {
+  return a.value == b.value && a.lo == b.lo && a.hi == b.hi;
+}
+bool holds_always(const Guard& g) {
+  return (g.value - g.lo).lower() >= 0 && (g.hi - g.value).lower() >= 1;
+}
+
+/// The conditions of vectors that begin one element after another, as those of the row's elements:
+/// of the first vector, a step of `each` an element. A vector may lack one that always holds for
+/// it. Nothing where their conditions differ otherwise.
+struct RowGuard {
+  Guard first;
+  std::int64_t each = 0;
+};
+std::optional<std::vector<RowGuard>> guards_of_row(const std::vector<const Store*>& stores,
+                                                   int lanes) {
+  const auto step = std::int64_t(stores.size());
+  const auto most =
+      std::max_element(stores.begin(), stores.end(), [](const Store* a, const Store* b) {
+        return a->mask.size() < b->mask.size();
+      });
+  std::vector<RowGuard> guards;
+  for (const Guard& g : (*most)->mask) {
+    const auto slope = coefficient_of(g.value, lane_variable(lanes));
+    if (!slope || !slope->constant() || *slope->constant() % step != 0)
       return std::nullopt;
-  return Guard{g.value - *slope * lane + Expr(element) * (lane + Expr(first)), g.lo, g.hi};
+    const std::int64_t each = *slope->constant() / step;
+    guards.push_back({behind(g, each, stores.begin() - most), each});
+  }
+  for (std::size_t i = 0; i < stores.size(); ++i) {
+    std::size_t found = 0;
+    for (const RowGuard& row : guards) {
+      const Guard own = behind(row.first, row.each, std::int64_t(i));
+      const bool has = std::any_of(stores[i]->mask.begin(), stores[i]->mask.end(),
+                                   [&](const Guard& g) { return same(g, own); });
+      if (!has && !holds_always(own))
+        return std::nullopt;
+      found += has;
+    }
+    if (found != stores[i]->mask.size())
+      return std::nullopt;
+  }
+  return guards;
 }
 
 /// The stores of one row, by where they begin, as contiguous ones; nothing if conditions differ.
@@ -55,21 +87,17 @@ std::optional<Block> contiguous(KernelProgram& program, const std::vector<const 
                                 const Apart& first) {
   const auto step = std::int64_t(stores.size());
   const int lanes = first.lanes;
+  const auto guards = guards_of_row(stores, lanes);
+  if (!guards)
+    return std::nullopt;
   std::vector<std::vector<Guard>> masks(stores.size()); // by vector
-  for (std::size_t g = 0; g < stores[0]->mask.size(); ++g) {
-    std::vector<Guard> each;
-    for (const Store* store : stores) {
-      if (store->mask.size() != stores[0]->mask.size())
-        return std::nullopt;
-      each.push_back(store->mask[g]);
-    }
+  for (const RowGuard& row : *guards)
     for (std::int64_t v = 0; v < step; ++v) {
-      const auto guard = of_all_elements(each, lanes, step, v * lanes);
-      if (!guard)
-        return std::nullopt;
-      masks[std::size_t(v)].push_back(*guard);
+      const Expr lane = lane_variable(lanes),
+                 vector = row.first.value - Expr(row.each * step) * lane;
+      masks[std::size_t(v)].push_back(
+          {vector + Expr(row.each) * (lane + Expr(v * lanes)), row.first.lo, row.first.hi});
     }
-  }
   const Type type = program.values[std::size_t(stores[0]->value)];
   Block made;
   for (std::int64_t v = 0; v < step; ++v) {

@@ -94,9 +94,9 @@ std::int64_t multiplications(const std::string& formula, const Sizes& sizes) {
 TEST(EinsumOrder, KeepsTheValues) {
   const Sizes sizes{{'a', 2}, {'b', 3}, {'c', 4}, {'d', 2}, {'e', 3}, {'f', 2}};
   for (const std::string formula :
-       {"ab,bc,cd->ad", "ab,bc,cd,de->ae", "ab,bc,bd->acd", "abc,ad,be,cf->def", "ab,cd,ef->", "ab,b,cb,c->a",
-        "ab,bc->a", "ab,c->ab", "abc,b,c->a", "ab,ba,ab->ab", "a,b,c,d,e,f->fa", "aab,bc,cd->d",
-        "ab,bc,cd,de,ef,fa,ab,bc,cd->e"}) {
+       {"ab,bc,cd->ad", "ab,bc,cd,de->ae", "ab,bc,bd->acd", "abc,ad,be,cf->def", "ab,cd,ef->",
+        "ab,b,cb,c->a", "ab,bc->a", "ab,c->ab", "abc,b,c->a", "ab,ba,ab->ab", "a,b,c,d,e,f->fa",
+        "aab,bc,cd->d", "ab,bc,cd,de,ef,fa,ab,bc,cd->e"}) {
     SCOPED_TRACE(formula);
     Sizes used;
     for (const char c : formula)
@@ -125,8 +125,9 @@ TEST(EinsumOrder, TakesTheFewestMultiplications) {
   // What nothing else has is summed before it is multiplied.
   EXPECT_EQ(multiplications("ab,bcd->a", {{'a', 30}, {'b', 4}, {'c', 5}, {'d', 6}}), 30 * 4);
   // The narrow axis is kept to the last.
-  EXPECT_EQ(multiplications("ab,bc,cd,de->ae", {{'a', 30}, {'b', 30}, {'c', 30}, {'d', 2}, {'e', 30}}),
-            3 * 30 * 30 * 2);
+  EXPECT_EQ(
+      multiplications("ab,bc,cd,de->ae", {{'a', 30}, {'b', 30}, {'c', 30}, {'d', 2}, {'e', 30}}),
+      3 * 30 * 30 * 2);
   // No order is better than from left to right.
   EXPECT_EQ(multiplications("ab,bc,cd->ad", {{'a', 2}, {'b', 30}, {'c', 20}, {'d', 40}}),
             2 * 30 * 20 + 2 * 20 * 40);
