@@ -107,26 +107,35 @@ private:
 
   /// Is there a path from `from` to `to` that is longer than the direct read?
   bool reaches_around(int from, int to) const {
-    std::set<int> seen;
+    // Marks instead of a set for each group: of a long loop, paths visit thousands of groups.
+    if (visited_.size() < groups_.size())
+      visited_.resize(groups_.size(), 0);
+    const int visit = ++visits_;
+    std::size_t seen = 0;
     std::vector<int> work;
-    auto push = [&](int g) {
-      if (g != to && rank_[g] < rank_[to] && seen.insert(g).second)
-        work.push_back(g);
+    bool found = false; // a read of `to` by way of others
+    const auto follow = [&](int g) {
+      for (const Member& m : groups_[g].members)
+        for (NodeId reader : readers_[m.node]) {
+          const int next = group_of_[reader];
+          if (next == to)
+            found = found || g != from;
+          else if (next != g && rank_[next] < rank_[to] && visited_[next] != visit) {
+            visited_[next] = visit;
+            ++seen;
+            work.push_back(next);
+          }
+        }
     };
-    for (int g : consumers_of(from))
-      push(g);
-    while (!work.empty()) {
-      if (seen.size() > kMostVisits)
+    follow(from);
+    while (!work.empty() && !found) {
+      if (seen > kMostVisits)
         return true;
       const int g = work.back();
       work.pop_back();
-      for (int next : consumers_of(g)) {
-        if (next == to)
-          return true;
-        push(next);
-      }
+      follow(g);
     }
-    return false;
+    return found;
   }
 
   /// Numbers all groups so that reads go from smaller to larger; ties go by the earliest node.
@@ -410,6 +419,8 @@ private:
   std::vector<int> order_; ///< by rank; kNone where a group went into another
   std::vector<Group> groups_;
   std::vector<bool> alive_;
+  mutable std::vector<int> visited_; ///< by group: the last search for a path that came by
+  mutable int visits_ = 0;           ///< searches for a path
   std::map<std::pair<NodeId, NodeId>, std::string> refused_;
 };
 
