@@ -214,6 +214,34 @@ double flops_of(const Stage& stage) {
   return flops;
 }
 
+namespace {
+
+/// Whether a GPU's code tests the operands and has a branch for rare ones: quotients that are
+/// denormal, angles that need many digits of pi.
+bool has_rare_path(const BodyValue& v) {
+  if (v.kind != BodyValue::Kind::Apply)
+    return false;
+  switch (v.op) {
+  case Op::Div:
+  case Op::Recip:
+  case Op::Sqrt:
+  case Op::Sin:
+  case Op::Cos:
+  case Op::Pow:
+    return true;
+  default:
+    return false;
+  }
+}
+
+} // namespace
+
+double written_work(const Stage& stage) {
+  constexpr double kRarePath = 128;
+  return flops_of(stage) + double(stage.loads.size()) +
+         kRarePath * double(std::ranges::count_if(stage.body, has_rare_path));
+}
+
 std::vector<int> readers_of(const Region& region, int stage) {
   std::vector<int> readers;
   for (std::size_t s = 0; s < region.stages.size(); ++s)

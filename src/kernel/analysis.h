@@ -52,6 +52,9 @@ std::optional<std::int64_t> usual_stride_of(const Region& region, const Output& 
 
 /// Arithmetic of one point of the stage, in additions, without what its loads of other stages cost.
 double flops_of(const Stage& stage);
+/// What the straight code of one point of the stage costs a GPU's compiler, in additions: its
+/// arithmetic and loads, and more for operations whose code has a branch for rare operands.
+double written_work(const Stage& stage);
 /// Stages (each once) that load results of `stage`.
 std::vector<int> readers_of(const Region& region, int stage);
 /// Whether an output takes `stage`.

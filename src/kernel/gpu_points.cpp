@@ -32,6 +32,10 @@ constexpr std::int64_t kMostTermsOfPoint = 64, kFewTermsOfPoint = 16, kWrittenTe
 /// Results of a strip at the most, results of it and their lanes, and terms of it that are written
 /// out.
 constexpr int kMostOfStrip = 8, kMostLanesOfStrip = 32, kWrittenTermsOfStrip = 96;
+/// Arithmetic and loads of terms that are written out, in additions, of all lanes of all results
+/// together; and of those that are few. A loop costs nothing beside so much, and compilers take
+/// more than linear time for straight code.
+constexpr double kWrittenWork = 3072, kWrittenWorkOfFew = 12288;
 /// Threads of a multiprocessor that hide how long many terms take.
 constexpr std::int64_t kThreadsForTerms = 128;
 /// Terms that lie side by side from which on a warp exchanges what it stores at them.
@@ -386,9 +390,27 @@ private:
     return {e_, p_, pass, arithmetic_, Expr(f_.terms), lanes_, lanes_};
   }
 
-  /// Terms that stand one after the other in the code: all of a few, else the innermost axes', as
-  /// far as they are few.
+  /// Terms that stand one after the other in the code, as far as that is not too much of it.
   std::int64_t together() const {
+    const std::int64_t wished = wished_together();
+    double work = 0; // of a term
+    for (const Stage& stage : r_.stages)
+      if (std::ranges::any_of(p_.reduced, [&](int a) { return contains(stage.axes, a); }))
+        work += written_work(stage);
+    const auto results = std::int64_t(lanes_) * copies_ * std::max(strip_.results, 1);
+    const double all = wished <= kFewTermsOfPoint ? kWrittenWorkOfFew : kWrittenWork;
+    const std::int64_t most = std::max({std::int64_t(all / std::max(work * double(results), 1.0)),
+                                        kFewTermsOfPoint / results, std::int64_t(1)});
+    if (wished <= most)
+      return wished;
+    for (std::int64_t terms = most; 2 * terms > most; --terms) // no rest, if they are not far fewer
+      if (wished % terms == 0)
+        return terms;
+    return most;
+  }
+
+  /// All terms of a few, else the innermost axes', as far as they are few.
+  std::int64_t wished_together() const {
     if (strip_.axis >= 0) {
       std::int64_t terms =
           reduced_.back().value() <= kWrittenTerms ? reduced_.back().value() : kFewTermsOfPoint;

@@ -31,6 +31,9 @@ using loops::TreePtr;
 constexpr std::int64_t kChunkOfRow = 8192;
 /// Vectors that are interleaved, at the most.
 constexpr std::int64_t kMostInterleaved = 4;
+/// Arithmetic and loads of a GPU's thread that are written out, in additions: compilers take more
+/// than linear time for straight code.
+constexpr double kWrittenWork = 5120;
 constexpr Knob kParameters[] = {{"vectors", 1, 16},
                                 {"transpose", 0, 1},
                                 {"chunk", 1024, 1 << 24, 1024},
@@ -114,6 +117,25 @@ int axis_outside(const Region& region, int inner, const Target& target) {
   return -1;
 }
 
+/// As many of the lanes of a GPU's vector as the code of all stages is short enough for: each
+/// lane's operations are written out, and threads hide the latency of much arithmetic as well.
+int written_lanes(const Region& region, int lanes) {
+  double work = 0;
+  for (const Stage& stage : region.stages)
+    work += written_work(stage);
+  while (lanes > 1 && work * lanes > kWrittenWork)
+    lanes /= 2;
+  return lanes;
+}
+
+/// Whether the code of several of a GPU's vectors is too long for one thread.
+bool is_long(const Region& region, int lanes, std::int64_t vectors) {
+  double work = 0;
+  for (const Stage& stage : region.stages)
+    work += flops_of(stage) + double(stage.loads.size());
+  return vectors > 1 && work * lanes * double(vectors) > kWrittenWork;
+}
+
 class ElementwiseTemplate : public Template {
 public:
   std::string name() const override { return "elementwise"; }
@@ -180,6 +202,11 @@ protected:
       map.lanes = target.is_gpu() ? gpu_lanes(region, map.vector, bytes)
                                   : lanes_for(region, all_stages(region), bytes);
     map.vectors = schedule.knob("vectors", 4);
+    if (target.is_gpu()) {
+      if (!transposes && is_long(region, map.lanes, map.vectors))
+        return {nullptr, "the code of so many vectors is too long"};
+      map.lanes = written_lanes(region, map.lanes);
+    }
     if (transposes) {
       map.transposed = map.vector < 0 ? -1 : map_turned_axis(region, map.vector);
       if (map.transposed < 0)

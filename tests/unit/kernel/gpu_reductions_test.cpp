@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace egret::kernel {
@@ -284,6 +286,66 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
     for (const Chosen& c : {depthwise, pooled})
       EXPECT_EQ(c.schedule.generator, "gpu_points") << to_string(c.schedule);
   }
+}
+
+std::int64_t count_of(std::string_view what, const std::string& text) {
+  std::int64_t count = 0;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
+    ++count;
+  return count;
+}
+
+/// Compilers take more than linear time for straight code, most of all for operations with a path
+/// for rare operands.
+TEST(GpuReductions, CodeOfTermsIsBounded) {
+  const auto text_of = [](const Chosen& c) {
+    EXPECT_EQ(c.schedule.generator, "gpu_points") << to_string(c.schedule);
+    return print(c.program);
+  };
+  const std::string spectrum = text_of(chosen_for([](egret::Graph& g) {
+    const auto rows = [&](const char* name) { return g.tensor({512, 1, 32}, DType::F32, name); };
+    const Tensor time = g.tensor({1024, 1}, DType::F32, "t"), turn = rows("w") * time;
+    return (exp(rows("d") * time) * (rows("a") * cos(turn) + rows("b") * sin(turn))).sum(-1);
+  }));
+  EXPECT_LE(count_of("sin ", spectrum), 8) << "of 32 terms, whole and cut off";
+  const std::string distances = text_of(chosen_for([](egret::Graph& g) {
+    const Tensor x = g.tensor({20000, 1, 16}, DType::F32, "x"),
+                 m = g.tensor({32, 16}, DType::F32, "m"), s = g.tensor({32, 16}, DType::F32, "s");
+    return ((x - m) / s).square().sum(-1);
+  }));
+  EXPECT_LE(count_of("div ", distances), 96) << "of 16 terms of 8 results, whole and cut off";
+  const std::string apart = text_of(chosen_for([](egret::Graph& g) {
+    const Tensor x = g.tensor({32, 20000}, DType::F32, "x"), d = x.unsqueeze(0) - x.unsqueeze(1);
+    return where(d < 0, -1.0, where(d > 0, 1.0, 0.0)).sum(0) + x;
+  }));
+  EXPECT_LE(count_of("\n", apart), 3000) << "of 32 terms of 8 results";
+  const std::string depthwise = text_of(chosen_for([](egret::Graph& g) {
+    const ConvOptions options{.padding = 3, .groups = 64};
+    return conv2d(g.tensor({8, 64, 56, 56}, DType::F32, "x"),
+                  g.tensor({64, 1, 7, 7}, DType::F32, "w"), {}, options);
+  }));
+  EXPECT_GE(count_of("fma ", depthwise), 7 * 8) << "a row of the window, for a strip";
+}
+
+/// The lanes of a GPU's vector are code of their own, and so are its vectors; of much arithmetic a
+/// thread makes one element.
+TEST(GpuReductions, CodeOfLanesOfAMapIsBounded) {
+  const auto lines_of = [](int steps) {
+    const Chosen c = chosen_for([&](egret::Graph& g) {
+      const Tensor x = g.tensor({64, 4096}, DType::F32, "x"), y = g.tensor({64}, DType::F32, "y");
+      Tensor value = x;
+      for (int i = 0; i < steps; ++i)
+        value = y[i] / (value + x * (i + 1.0));
+      return value;
+    });
+    EXPECT_EQ(c.schedule.generator, "elementwise") << to_string(c.schedule);
+    int widest = 1;
+    for (const Type& value : c.program.values)
+      widest = std::max(widest, value.lanes);
+    return widest * count_of("div ", print(c.program));
+  };
+  EXPECT_GE(lines_of(2), 4 * 2) << "whole vectors";
+  EXPECT_LE(lines_of(24), 2 * 24) << "of one lane, whole and cut off";
 }
 
 /// The schedules of a graph's regions have the reference's values.
