@@ -49,8 +49,8 @@ inline std::string read_file(const std::filesystem::path& path) {
 
 inline std::string little_endian(std::uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i)
-    out += static_cast<char>(value >> (8 * i));
+  for (; bytes > 0; --bytes, value >>= 8U) // of more than 8 the rest are zeros
+    out += static_cast<char>(value);
   return out;
 }
 

@@ -323,7 +323,8 @@ TEST_F(RecordOfCompiler, HasTheEGraphWithWhatMadeItsNodes) {
     class_of[one[0]] = egraph.find(one[1]);
   const std::vector<json> nodes = lines.of("node");
   for (const auto& [node, of_class] : class_of)
-    EXPECT_EQ(type_of.at(of_class), nodes.at(static_cast<std::size_t>(node))["type"]);
+    EXPECT_EQ(type_of.at(of_class),
+              nodes.at(static_cast<std::size_t>(node))["type"].get<std::string>());
   for (const char* which : {"graph", "extracted"}) {
     const json shown = lines.of("graph").at(event[which].get<std::size_t>());
     for (const int output : shown["outputs"])
