@@ -129,11 +129,14 @@ private:
 
   void launch(int k) {
     const BuiltRegion& built = kernels_[k].built;
-    std::vector<int> outputs;
+    std::vector<int> outputs, begin_here; // the latter: slots that no copy writes before the launch
     for (std::size_t o = 0; o < built.outputs.size(); ++o) {
       const kernel::Output& out = built.region.outputs[o];
+      const std::size_t known = plan_.slots.size();
       const int slot = slot_for_output(o, built.outputs[o]);
       outputs.push_back(slot);
+      if (plan_.slots.size() > known)
+        begin_here.push_back(slot);
       const kernel::KernelEntry& entry = plan_.kernels[static_cast<std::size_t>(kernels_[k].entry)];
       if (!kernel::updates_in_place(built.region, entry.program, o))
         continue;
@@ -142,8 +145,11 @@ private:
       if (slot != data && (over < 0 || slot_of_version_[over] != data)) {
         plan_.slots[slot].first_step = static_cast<int>(plan_.steps.size());
         plan_.steps.push_back(copy_step(data, slot));
+        std::erase(begin_here, slot);
       }
     }
+    for (int slot : begin_here) // behind the copies
+      plan_.slots[slot].first_step = static_cast<int>(plan_.steps.size());
     Step step;
     step.kernel = kernels_[k].entry;
     step.nodes = built.region.nodes;

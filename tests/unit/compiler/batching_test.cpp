@@ -9,6 +9,7 @@
 #include "compiler/plan_builder.h"
 #include "compiler/prepare_outputs.h"
 #include "kernel/parts.h"
+#include "support/null_device.h"
 #include "support/plan_runner.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
@@ -289,6 +290,38 @@ TEST(Batching, SmallScattersAndMapsShareALaunchOnAGpu) {
         std::count_if(built.region.outputs.begin(), built.region.outputs.end(),
                       [](const kernel::Output& o) { return o.combine != kernel::Combine::Store; }),
         1);
+}
+
+// Sums and counts of clusters: the sums take over the memory of their zeros, the counts, which are
+// an output, are copied to before the launch that makes both.
+TEST(Batching, ScattersOfALaunchBeginBehindItsCopies) {
+  Graph g;
+  const NodeId nearest = g.reduce(Op::ReduceArgMax, g.input("scores", DType::F32, {40, 4}), {1});
+  const auto zeros = [&](DType type, const Shape& shape) {
+    const NodeId zero = g.constant(Scalar::of(type, 0.0));
+    return g.unary(Op::StopGradient, g.expand(g.reshape(zero, Shape(shape.size(), 1)), shape));
+  };
+  const NodeId rows = g.input("rows", DType::F32, {40, 3});
+  const NodeId ones =
+      g.expand(g.reshape(g.constant(Scalar::of(DType::I64, 1.0)), {1}), {40});
+  const NodeId sums = g.scatter(Op::ScatterAdd, zeros(DType::F32, {4, 3}), nearest, rows, 0);
+  const NodeId counts = g.scatter(Op::ScatterAdd, zeros(DType::I64, {4}), nearest, ones, 0);
+  const NodeId divisors = g.expand(g.reshape(g.cast(counts, DType::F32), {4, 1}), {4, 3});
+  g.outputs = {g.binary(Op::Div, sums, divisors), nearest, counts};
+  testing::NullDevice gpu(backend::cuda::known_target(90));
+  KernelCache cache;
+  const Compiled compiled = compile_graph(g, {}, gpu, cache); // which checks the plan
+  int scatters = 0, copies = 0;
+  for (const kernel::Step& step : compiled.plan.steps) {
+    if (step.kind == kernel::StepKind::Copy)
+      ++copies;
+    else if (step.kind == kernel::StepKind::Launch)
+      for (const kernel::Output& out :
+           compiled.plan.kernels[std::size_t(step.kernel)].region.outputs)
+        scatters += out.combine == kernel::Combine::Add;
+  }
+  EXPECT_EQ(scatters, 2);
+  EXPECT_EQ(copies, 1);
 }
 
 TEST(Batching, ScattersStayAloneOnACpu) {
