@@ -302,8 +302,7 @@ TEST(Batching, ScattersOfALaunchBeginBehindItsCopies) {
     return g.unary(Op::StopGradient, g.expand(g.reshape(zero, Shape(shape.size(), 1)), shape));
   };
   const NodeId rows = g.input("rows", DType::F32, {40, 3});
-  const NodeId ones =
-      g.expand(g.reshape(g.constant(Scalar::of(DType::I64, 1.0)), {1}), {40});
+  const NodeId ones = g.expand(g.reshape(g.constant(Scalar::of(DType::I64, 1.0)), {1}), {40});
   const NodeId sums = g.scatter(Op::ScatterAdd, zeros(DType::F32, {4, 3}), nearest, rows, 0);
   const NodeId counts = g.scatter(Op::ScatterAdd, zeros(DType::I64, {4}), nearest, ones, 0);
   const NodeId divisors = g.expand(g.reshape(g.cast(counts, DType::F32), {4, 1}), {4, 3});
