@@ -133,7 +133,7 @@ bool is_long(const Region& region, int lanes, std::int64_t vectors) {
   double work = 0;
   for (const Stage& stage : region.stages)
     work += flops_of(stage) + double(stage.loads.size());
-  return vectors > 1 && work * lanes * double(vectors) > kWrittenWork;
+  return work * lanes * double(vectors) > kWrittenWork;
 }
 
 class ElementwiseTemplate : public Template {
@@ -203,9 +203,11 @@ protected:
                                   : lanes_for(region, all_stages(region), bytes);
     map.vectors = schedule.knob("vectors", 4);
     if (target.is_gpu()) {
-      if (!transposes && is_long(region, map.lanes, map.vectors))
+      const int lanes = written_lanes(region, map.lanes);
+      if (!transposes && map.vectors > 1 &&
+          (lanes < map.lanes || is_long(region, map.lanes, map.vectors)))
         return {nullptr, "the code of so many vectors is too long"};
-      map.lanes = written_lanes(region, map.lanes);
+      map.lanes = lanes;
     }
     if (transposes) {
       map.transposed = map.vector < 0 ? -1 : map_turned_axis(region, map.vector);
