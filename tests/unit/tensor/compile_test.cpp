@@ -495,9 +495,11 @@ TEST(Captured, BindingItInsideIsRefused) {
   Tensor last = tensor({2.0});
   auto g = compile([&](const Tensor& x) { last = x * 2; }, {.name = "g"});
   g(ones({1}));
-  EXPECT_EQ(message_of([&] { last.item(); }),
-            "item: the value is not known while g is traced, or after: it stands for what every "
-            "call computes anew (return it, or assign it to a tensor that lives outside)");
+  EXPECT_EQ(
+      message_of([&] { last.item(); }),
+      "item: the value is not known while g is traced, or after: it stands for what every "
+      "call computes anew (return it, or assign it to a tensor that lives outside; where() chooses "
+      "by a value)");
   auto local = compile([&](const Tensor& x) {
     Tensor p = w;
     p = p * x;
