@@ -125,7 +125,7 @@ TEST_F(FinetuneTool, SaysWhatIsMissingOrDoesNotFit) {
   refused(ppl + path("none"), "none");
   test::write_file(folder_ / "empty", "");
   refused(ppl + path("empty"), "0 tokens");
-  refused("eval", "subcommand", 2);
+  refused("eval", "egret eval is followed by one of ppl", 2);
 }
 
 } // namespace
