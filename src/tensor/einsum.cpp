@@ -86,109 +86,114 @@ Named multiplied(const Named& a, const Named& b, const Names& needed, const char
                 needed, who);
 }
 
+// Products from left to right.
+Named in_turn(const std::vector<Named>& operands, const Names& result, const char* who) {
+  Named total = operands[0];
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    Names needed = result;
+    for (std::size_t j = i + 1; j < operands.size(); ++j)
+      needed.insert(needed.end(), operands[j].names.begin(), operands[j].names.end());
+    total = multiplied(total, operands[i], needed, who);
+  }
+  return total;
+}
+
 // In which order a product of several operands takes the fewest multiplications: the best of all
 // binary trees by dynamic programming over sets of operands (Lam, Sadayappan and Wenger 1997), from
-// left to right where no other order is better, or where there are more than kMostOperands.
+// left to right where no other order is better. Sets of operands and of names are bits.
 class Order {
 public:
-  static constexpr std::size_t kMostOperands = 8;
+  static constexpr std::size_t kMostOperands = 8, kMostNames = 64;
 
-  Order(std::vector<Named> operands, const Names& result, const char* who)
-      : operands_(std::move(operands)), result_(result), who_(who) {
-    for (const Named& x : operands_)
+  Order(const std::vector<Named>& operands, const Names& result, const char* who)
+      : operands_(operands), who_(who) {
+    for (const Named& x : operands)
       for (std::size_t i = 0; i < x.names.size(); ++i) {
+        const auto at = std::find(names_.begin(), names_.end(), x.names[i]) - names_.begin();
+        if (at == std::ptrdiff_t(names_.size())) {
+          names_.push_back(x.names[i]);
+          sizes_.push_back(1);
+        }
         const auto size = x.a.shape()[i].constant();
-        double& known = sizes_[x.names[i]];
-        known = std::max(known, double(size.value_or(kUnknownSize)));
+        sizes_[std::size_t(at)] =
+            std::max(sizes_[std::size_t(at)], double(size.value_or(kUnknownSize)));
       }
+    for (const Named& x : operands)
+      of_operand_.push_back(bits(x.names));
+    of_result_ = bits(result);
   }
+  bool fits() const { return operands_.size() <= kMostOperands && names_.size() <= kMostNames; }
 
+  // By sets from small to large, as a part's number is below the whole's.
   Named run() {
-    if (operands_.size() > kMostOperands)
-      return in_turn();
-    const Set all = (Set(1) << operands_.size()) - 1;
-    for (std::size_t i = 0; i < operands_.size(); ++i)
-      operands_[i] = summed(operands_[i], needed(Set(1) << i), who_);
-    find(all);
+    const Bits all = (Bits(1) << operands_.size()) - 1;
+    left_.assign(all + 1, 0);
+    std::vector<Bits> kept(all + 1, 0); // names of a set's product
+    std::vector<double> least(all + 1, 0);
+    for (Bits set = 1; set <= all; ++set) {
+      kept[set] = std::has_single_bit(set) ? of_operand_[std::size_t(std::countr_zero(set))]
+                                           : united(set) & needed(set);
+      if (std::has_single_bit(set))
+        continue;
+      const Bits last = std::bit_floor(set), first = set & -set;
+      const auto consider = [&](Bits part) {
+        const double takes =
+            least[part] + least[set ^ part] + product_of_sizes(kept[part] | kept[set ^ part]);
+        if (left_[set] == 0 || takes < least[set]) {
+          least[set] = takes;
+          left_[set] = part;
+        }
+      };
+      consider(set ^ last); // from left to right
+      for (Bits part = (set - 1) & set; part > 0; part = (part - 1) & set)
+        if ((part & first) != 0)
+          consider(part);
+    }
     return product(all);
   }
 
 private:
-  using Set = std::uint32_t;                       // of operands
+  using Bits = std::uint64_t;
   static constexpr std::int64_t kUnknownSize = 64; // of an axis that is known at run time
 
-  Named in_turn() const {
-    Named total = operands_[0];
-    for (std::size_t i = 1; i < operands_.size(); ++i) {
-      Names needed = result_;
-      for (std::size_t j = i + 1; j < operands_.size(); ++j)
-        needed.insert(needed.end(), operands_[j].names.begin(), operands_[j].names.end());
-      total = multiplied(total, operands_[i], needed, who_);
-    }
-    return total;
+  Bits bits(const Names& names) const {
+    Bits all = 0;
+    for (std::size_t i = 0; i < names_.size() && i < kMostNames; ++i)
+      if (has(names, names_[i]))
+        all |= Bits(1) << i;
+    return all;
   }
-
-  // The names that others than a set's operands have, or the result.
-  Names needed(Set set) const {
-    Names names = result_;
-    for (std::size_t i = 0; i < operands_.size(); ++i)
-      if ((set >> i & 1) == 0)
-        names.insert(names.end(), operands_[i].names.begin(), operands_[i].names.end());
-    return names;
-  }
-  std::set<int> names_of(Set set) const {
-    std::set<int> names;
-    const Names kept = needed(set);
+  Bits united(Bits set) const {
+    Bits names = 0;
     for (std::size_t i = 0; i < operands_.size(); ++i)
       if (set >> i & 1)
-        for (int name : operands_[i].names)
-          if (has(kept, name) || std::has_single_bit(set))
-            names.insert(name);
+        names |= of_operand_[i];
     return names;
   }
-  // Multiplications of two sets' products.
-  double cost(Set a, Set b) const {
-    std::set<int> names = names_of(a);
-    names.merge(names_of(b));
-    double count = 1;
-    for (int name : names)
-      count *= sizes_.at(name);
-    return count;
+  // What others than a set's operands have, or the result.
+  Bits needed(Bits set) const { return of_result_ | united(~set); }
+  double product_of_sizes(Bits names) const {
+    double product = 1;
+    for (; names != 0; names &= names - 1)
+      product *= sizes_[std::size_t(std::countr_zero(names))];
+    return product;
   }
-  // By sets from small to large, as a part's number is below the whole's.
-  void find(Set all) {
-    std::vector<double> least(all + 1, 0);
-    std::vector<Set> left(all + 1, 0);
-    for (Set set = 1; set <= all; ++set) {
-      if (std::has_single_bit(set))
-        continue;
-      const Set last = std::bit_floor(set);
-      // From left to right first: the last operand alone is the right part.
-      left[set] = set ^ last;
-      least[set] = least[set ^ last] + cost(set ^ last, last);
-      for (Set part = (set - 1) & set; part > 0; part = (part - 1) & set) {
-        if ((part & (set & -set)) == 0) // the first operand is in the left part
-          continue;
-        const double takes = least[part] + least[set ^ part] + cost(part, set ^ part);
-        if (takes < least[set]) {
-          least[set] = takes;
-          left[set] = part;
-        }
-      }
-    }
-    left_ = std::move(left);
-  }
-  Named product(Set set) const {
+  Named product(Bits set) const {
     if (std::has_single_bit(set))
       return operands_[std::size_t(std::countr_zero(set))];
-    return multiplied(product(left_[set]), product(set ^ left_[set]), needed(set), who_);
+    Names kept;
+    for (Bits names = needed(set); names != 0; names &= names - 1)
+      kept.push_back(names_[std::size_t(std::countr_zero(names))]);
+    return multiplied(product(left_[set]), product(set ^ left_[set]), kept, who_);
   }
 
-  std::vector<Named> operands_;
-  const Names& result_;
+  const std::vector<Named>& operands_;
   const char* who_;
-  std::map<int, double> sizes_;
-  std::vector<Set> left_; // by set: its left part
+  Names names_;               // by bit
+  std::vector<double> sizes_; // by name's bit
+  std::vector<Bits> of_operand_;
+  Bits of_result_ = 0;
+  std::vector<Bits> left_; // by set of operands: the left part of its product
 };
 
 // Products, each summed over the names that nobody needs any more.
@@ -203,7 +208,19 @@ Tensor contract(std::vector<Named> operands, const Names& result, const char* wh
   const DType wide = accumulator_of(type);
   for (Named& x : operands)
     x = distinct({x.a.to(wide), x.names});
-  const Named total = Order(std::move(operands), result, who).run();
+  for (std::size_t i = 0; i < operands.size(); ++i) { // names that nothing else has
+    Names needed = result;
+    for (std::size_t j = 0; j < operands.size(); ++j)
+      if (j != i)
+        needed.insert(needed.end(), operands[j].names.begin(), operands[j].names.end());
+    operands[i] = summed(std::move(operands[i]), needed, who);
+  }
+  const auto total = [&] {
+    if (operands.size() > 2)
+      if (Order order(operands, result, who); order.fits())
+        return order.run();
+    return in_turn(operands, result, who);
+  }();
   return spread(total, result).to(type);
 }
 

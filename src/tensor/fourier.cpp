@@ -257,8 +257,11 @@ Tensor sized(const Tensor& a, std::int64_t axis, std::int64_t n) {
 }
 
 std::int64_t checked_size(std::int64_t n, const char* who) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40; // sizes of convolutions fit 64 bits
   if (n < 1)
     fail(ErrorKind::Value, "{}: n is {}; it must be positive", who, n);
+  if (n > kMost)
+    fail(ErrorKind::Value, "{}: n is {}; at most {} is possible", who, n, kMost);
   return n;
 }
 

@@ -71,24 +71,20 @@ Tensor variation(const Tensor& a) {
   return a - stopped(a);
 }
 
-Tensor identity(std::int64_t n, DType type) {
-  return eye(n, -1, type);
-}
-
 namespace {
 
 // Elimination of one column after the other. All steps are alike, so that they share their kernels:
 // the column to eliminate is the first one and leaves, a column of zeros comes in at the end.
 struct Elimination {
   Tensor w;      ///< [batch, n, columns]
-  Tensor turns;  ///< [batch, n, 1]: for how many steps the row has been one that is done
+  Tensor age;    ///< [batch, n, 1]: for how many steps the row has been one that is done
   Tensor pivots; ///< [batch, n, 1]: what the row was divided by
 };
 
 // The row with the column's largest element, of those that are not done, is divided by it, and a
 // multiple of it is taken from each of the others.
 Elimination step(const Elimination& e, const Expr& batch, std::int64_t n, std::int64_t columns) {
-  const Tensor best = argmax(where(e.turns > 0, -1, abs(e.w.narrow(2, 0, 1))), 1, true);
+  const Tensor best = argmax(where(e.age > 0, -1, abs(e.w.narrow(2, 0, 1))), 1, true);
   const Tensor number = positions(batch) * n + reshape(best, {batch});
   const Tensor found =
       reshape(take(reshape(e.w, {batch * n, columns}), number, 0), {batch, 1, columns});
@@ -99,7 +95,7 @@ Elimination step(const Elimination& e, const Expr& batch, std::int64_t n, std::i
   const Tensor chosen = reshape(positions(n), {n, 1}) == best;
   const Tensor w = where(chosen, row, e.w - e.w.narrow(2, 0, 1) * row);
   return {pad(w.narrow(2, 1, columns - 1), {0, 0, 0}, {0, 0, 1}),
-          e.turns + (chosen | (e.turns > 0)).to(e.turns.dtype()),
+          e.age + (chosen | (e.age > 0)).to(e.age.dtype()),
           where(chosen, e.w.narrow(2, 0, 1), e.pivots)};
 }
 
@@ -116,7 +112,7 @@ Eliminated eliminated(const Tensor& a, const Tensor& b) {
   for (std::int64_t i = 0; i < n; ++i)
     e = step(e, batch, n, n + columns);
   // Row i of the solution is the one that was chosen i-th.
-  const Tensor order = argsort(squeeze(e.turns, 2), 1, true);
+  const Tensor order = argsort(squeeze(e.age, 2), 1, true);
   const Tensor number = reshape(positions(batch) * n, {batch, 1}) + order;
   const Tensor x = take(reshape(e.w.narrow(2, 0, columns), {batch * n, columns}), number, 0);
   const Tensor pivots = take(reshape(e.pivots, {batch * n}), number, 0);
@@ -143,7 +139,7 @@ Tensor solved(const Tensor& a, const Tensor& b) {
   if (!has_gradient(a) && !has_gradient(b))
     return eliminated(a, b).solution;
   const std::int64_t n = a.size(1), columns = b.size(2);
-  const Tensor unit = expand(identity(n, a.dtype()), a.shape());
+  const Tensor unit = expand(eye(n, -1, a.dtype()), a.shape());
   const Tensor both = eliminated(a, cat({stopped(b), unit}, 2)).solution;
   const Tensor first = both.narrow(2, 0, columns), inverse = both.narrow(2, columns, n);
   const Tensor da = variation(a), db = variation(b);
@@ -191,7 +187,7 @@ Determinant determinant(const Tensor& a, const char* who) {
   const Matrices m = square_matrices(a, who);
   const bool differentiable = has_gradient(m.a);
   const std::int64_t n = m.rows;
-  const Tensor unit = expand(identity(n, m.a.dtype()), m.a.shape());
+  const Tensor unit = expand(eye(n, -1, m.a.dtype()), m.a.shape());
   const Eliminated e = eliminated(m.a, differentiable ? unit : unit.narrow(2, 0, 0));
   if (!differentiable)
     return {m, e.pivots, e.parity, {}};
@@ -211,7 +207,7 @@ Tensor solve(const Operand& a, const Operand& b) {
 
 Tensor inv(const Operand& a) {
   const Matrices m = square_matrices(a, "inv");
-  return m.result(solved(m.a, expand(identity(m.rows, m.a.dtype()), m.a.shape())));
+  return m.result(solved(m.a, expand(eye(m.rows, -1, m.a.dtype()), m.a.shape())));
 }
 
 Tensor det(const Operand& a) {

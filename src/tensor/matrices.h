@@ -29,8 +29,6 @@ MatrixPair matrix_pair(const Tensor& a, const Tensor& b, const char* who);
 bool has_gradient(const Tensor& a);
 /// 0, with the derivatives of `a`.
 Tensor variation(const Tensor& a);
-/// [n, n] of a dtype.
-Tensor identity(std::int64_t n, DType type);
 
 /// The inverse of the lower triangles [batch, n, n], by halves.
 Tensor lower_inverse(const Tensor& a);

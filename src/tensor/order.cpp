@@ -224,7 +224,7 @@ Tensor quantiles(const Tensor& a, std::span<const double> q, std::int64_t axis, 
   Tensor y = element_at(place.low);
   if (place.high.defined()) {
     const Tensor above = element_at(place.high);
-    // Nothing lies between an element and itself, and an infinite one is its own mixture.
+    // Nothing lies between an element and itself, and what is infinite is not interpolated.
     const Tensor alone = (place.part == 0) | (isinf(y) & (isfinite(above) | (y == above)));
     const Tensor mixed = lerp(y, above, place.part.to(y.dtype()));
     y = where(alone, y, where(isinf(above), y + above, mixed));

@@ -31,7 +31,9 @@ Tensor reduced(const Tensor& a, const Tensor& index, std::int64_t segments, std:
   Shape shape = a.shape();
   shape[static_cast<std::size_t>(axis)] = segments;
   return named(who, [&] {
-    return index_reduce(zeros(shape, a.dtype()), axis, index, a, how, how == Scatter::Add);
+    const Tensor none = constant(Scalar::of(a.dtype(), std::int64_t{0}));
+    return index_reduce(detail::broadcast_to(none, shape, who), axis, index, a, how,
+                        how == Scatter::Add);
   });
 }
 
@@ -53,12 +55,21 @@ LogSums log_sums(const Tensor& a, const Tensor& index, std::int64_t segments, st
   return {x, top, low, reduced(exp(low), index, segments, axis, Scatter::Add, who)};
 }
 
-// Which slices belong to a segment, broadcast along the axis.
-Tensor members(const Tensor& a, const Tensor& index, std::int64_t segments, std::int64_t axis) {
+// Each element less the largest one of its segment, and the sum of exp of these; of what belongs to
+// no segment 0 and 1.
+struct Shares {
+  Tensor member; ///< broadcasts to the operand
+  Tensor low, total;
+};
+
+Shares shares(const Tensor& a, const Tensor& index, std::int64_t segments, std::int64_t axis,
+              const char* who) {
   Shape along(a.shape().size(), Expr(1));
   along[static_cast<std::size_t>(axis)] = index.shape()[0];
   const Tensor number = index.to(DType::I64);
-  return reshape((number >= 0) & (number < segments), along);
+  const Tensor member = reshape((number >= 0) & (number < segments), along);
+  const LogSums s = log_sums(where(member, as_float(a, who), 0), index, segments, axis, who);
+  return {member, s.low, where(member, take(s.sums, index, axis), 1)};
 }
 
 } // namespace
@@ -84,22 +95,16 @@ Tensor segment_softmax(const Operand& a, const Operand& index, std::int64_t segm
                        std::int64_t axis) {
   constexpr const char* who = "segment_softmax";
   axis = checked(a, index, segments, axis, who);
-  const Tensor member = members(a, index, segments, axis);
-  const LogSums s = log_sums(where(member, as_float(a, who), 0), index, segments, axis, who);
-  const Tensor total = take(s.sums, index, axis);
-  const Tensor share = exp(s.low) / where(member, total, 1);
-  return rounded_to(where(member, share, 0), as_float(a, who).dtype());
+  const Shares s = shares(a, index, segments, axis, who);
+  return rounded_to(where(s.member, exp(s.low) / s.total, 0), as_float(a, who).dtype());
 }
 
 Tensor segment_log_softmax(const Operand& a, const Operand& index, std::int64_t segments,
                            std::int64_t axis) {
   constexpr const char* who = "segment_log_softmax";
   axis = checked(a, index, segments, axis, who);
-  const Tensor member = members(a, index, segments, axis);
-  const LogSums s = log_sums(where(member, as_float(a, who), 0), index, segments, axis, who);
-  const Tensor total = take(s.sums, index, axis);
-  const Tensor value = s.low - log(where(member, total, 1));
-  return rounded_to(where(member, value, -kInfinity), as_float(a, who).dtype());
+  const Shares s = shares(a, index, segments, axis, who);
+  return rounded_to(where(s.member, s.low - log(s.total), -kInfinity), as_float(a, who).dtype());
 }
 
 } // namespace egret

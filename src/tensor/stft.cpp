@@ -3,6 +3,7 @@
 #include "egret/functional/fourier.h"
 #include "egret/functional/math.h"
 
+#include "support/checked.h"
 #include "support/fail.h"
 #include "tensor/ops.h"
 
@@ -102,7 +103,7 @@ Complex stft(const Operand& a, std::int64_t n_fft, const StftOptions& options) {
   Tensor x = a.to(wide_type(a));
   const Frames f = frames_of(n_fft, options, x.dtype(), who);
   const std::int64_t samples = a.size(-1), mirrored = options.pad == PadMode::Reflect ? 1 : 0;
-  if (samples + 2 * f.before < n_fft ||
+  if (samples < n_fft - 2 * f.before ||
       (f.before > 0 && options.pad != PadMode::Replicate && samples < f.before + mirrored) ||
       samples < 1)
     fail(ErrorKind::Shape, "{}: {} samples are too few for frames of {}{}", who, samples, n_fft,
@@ -135,7 +136,9 @@ Tensor istft(const Complex& a, std::int64_t n_fft, const StftOptions& options,
          shape_of(a.real), n_fft / 2 + 1);
   if (length && *length < 0)
     fail(ErrorKind::Value, "{}: a length of {}; it must not be negative", who, *length);
-  const std::int64_t frames = a.real.size(-1), all = n_fft + f.hop * (frames - 1);
+  const std::int64_t frames = a.real.size(-1);
+  const std::int64_t all =
+      checked_add(n_fft, checked_mul(f.hop, frames - 1, "istft: hop"), "istft: samples");
   const auto given = [&](const Tensor& part) { return transpose(part.to(wide_type(a.real))); };
   const Tensor window = f.window.defined() ? f.window : ones({n_fft}, wide_type(a.real));
   const Tensor x = named(who,

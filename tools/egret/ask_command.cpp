@@ -57,7 +57,9 @@ void answer(addition::Solver& solver, const std::vector<std::string>& sums, bool
 }
 
 void ask(const AskOptions& options) {
-  if (!std::filesystem::exists(options.model))
+  std::error_code unknown; // what cannot be looked at is said where it is read
+  if (std::filesystem::status(options.model, unknown).type() ==
+      std::filesystem::file_type::not_found)
     fail(ErrorKind::File,
          "{}: there is no such file: egret train addition --out FILE makes one, --model FILE "
          "names it",

@@ -218,10 +218,11 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--reps", options->measure.reps, "Time at least as many runs")
       ->check(whole_within(3, 1000000))
       ->capture_default_str();
-  command->add_option("--trace", options->measure.trace,
-                      "Write a trace of one run of each workload to this folder");
+  auto* trace = command->add_option("--trace", options->measure.trace,
+                                    "Write a trace of one run of each workload to this folder");
   command->add_flag("--json", options->json, "One JSON object a line");
   add_sweep_options(*command, options->sweep);
+  trace->excludes(command->get_option("--sweep"));
   command->callback([options] { run_bench(*options); });
 }
 

@@ -16,8 +16,10 @@ void add_device_option(CLI::App& command, std::string& device) {
           backend::backends().parse(name, "device");
           return {};
         } catch (const Error& error) {
-          const std::string_view why = error.what();
-          return std::string(why.substr(why.find('`'))); // without "device: ": the option is named
+          std::string_view why = error.what(); // the option is named anyway
+          if (constexpr std::string_view kWho = "device: "; why.starts_with(kWho))
+            why.remove_prefix(kWho.size());
+          return std::string(why);
         }
       },
       backend::backends().choices());

@@ -240,19 +240,20 @@ __device__ __forceinline__ float eg_narrow_tanh(float x) {
   )" EGRET_TEXT(EGRET_NARROW_TANH) R"(
 }
 )"},
-    {"eg_one_plus_tanh", R"(
+    // From the same two numbers, which a compiler makes once where both are used.
+    {"eg_one_plus_tanh eg_one_minus_tanh_squared", R"(
+__device__ __forceinline__ void eg_tanh_parts(float x, float& e, float& r) {
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * -2.88539008f));
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+}
 __device__ __forceinline__ float eg_one_plus_tanh(float x) {
   float e, r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * -2.88539008f));
-  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  eg_tanh_parts(x, e, r);
   )" EGRET_TEXT(EGRET_ONE_PLUS_TANH) R"(
 }
-)"},
-    {"eg_one_minus_tanh_squared", R"(
 __device__ __forceinline__ float eg_one_minus_tanh_squared(float x) {
   float e, r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * -2.88539008f));
-  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  eg_tanh_parts(x, e, r);
   )" EGRET_TEXT(EGRET_ONE_MINUS_TANH_SQUARED) R"(
 }
 )"},

@@ -62,7 +62,8 @@ LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const LanguageModelOptions& options) {
-  if (!std::filesystem::exists(path))
+  std::error_code unknown; // what cannot be looked at is said where it is read
+  if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found)
     fail(ErrorKind::File,
          "LanguageModel: {}: there is no such folder or file; it must be on this machine, egret "
          "downloads nothing",

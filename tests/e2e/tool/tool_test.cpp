@@ -609,6 +609,7 @@ TEST(Tool, BenchTracesARun) {
   ran = egret_command(bench + (folder / "file").string());
   EXPECT_EQ(ran.code, 1);
   expect_contains(ran.err, (folder / "file/dispatch_f32_8.json").string());
+  EXPECT_EQ(egret_command("bench --sweep rows --trace " + traces).code, 2);
 }
 
 TEST(Tool, BenchSaysWhereAWorkloadIsJudged) {

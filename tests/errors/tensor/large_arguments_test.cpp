@@ -1,5 +1,6 @@
 // Arguments at the ends of 64-bit numbers: each error names the function and what is wrong.
 #include "egret/functional.h"
+#include "egret/functional/fourier.h"
 #include "egret/random.h"
 #include "support/message_cases.h"
 
@@ -38,6 +39,29 @@ TEST(LargeArguments, MakingTensorsNamesTheFunctionThatWasCalled) {
       {ErrorKind::Value,
        "tril_indices: the indices of 9223372036854775807 rows and 3 columns are too many",
        [] { tril_indices(kMost, 3); }},
+  });
+}
+
+TEST(LargeArguments, TransformsAndFramesNameWhatDoesNotFit) {
+  const fourier::Complex frames{ones({3, 2}), ones({3, 2})};
+  expect_all({
+      {ErrorKind::Value, "rfft: n is 9223372036854775807; at most 1099511627776 is possible",
+       [] { fourier::rfft(x3, -1, fourier::Norm::Backward, kMost); }},
+      {ErrorKind::Value, "irfft: n is 9223372036854775807; at most 1099511627776 is possible",
+       [=] { fourier::irfft(frames, kMost); }},
+      {ErrorKind::Shape, "stft: 3 samples are too few for frames of 9223372036854775807",
+       [] { fourier::stft(x3, kMost); }},
+      {ErrorKind::Value, "istft: samples: 4 + 9223372036854775807 overflows 64 bits",
+       [=] { fourier::istft(frames, 4, {.hop = kMost}); }},
+      {ErrorKind::Value, "istft: hop: 9223372036854775807 * 2 overflows 64 bits",
+       [] {
+         const Tensor part = ones({3, 3});
+         fourier::istft({part, part}, 4, {.hop = kMost});
+       }},
+      {ErrorKind::Shape, "segment_reduce: f32[9223372036854775807,3] is too large",
+       [] {
+         segment_reduce(ones({3, 3}), zeros({3}, DType::I64), kMost);
+       }},
   });
 }
 

@@ -75,7 +75,7 @@ TEST(Segments, RepeatedElementsAreCutAndPadded) {
 }
 
 TEST(Segments, QuantilesBesideInfinitiesAndNan) {
-  // The element itself is no mixture with its infinite neighbour.
+  // An element is not interpolated with its infinite neighbour.
   EXPECT_EQ(quantile(numbers({1, 2, kInf}), 0.5, 0).item(), 2);
   EXPECT_EQ(quantile(numbers({1, 2, kInf}), 0.75, 0).item(), kInf);
   EXPECT_TRUE(std::isnan(quantile(numbers({1, kNan, 3}), 0.0, 0).item()));
