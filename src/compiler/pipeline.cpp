@@ -8,6 +8,7 @@
 #include "compiler/centered_sums.h"
 #include "compiler/chains.h"
 #include "compiler/fuse_column_reductions.h"
+#include "compiler/gather_tables.h"
 #include "compiler/join_scatters.h"
 #include "compiler/pass_forms.h"
 #include "compiler/placed_products.h"
@@ -16,6 +17,7 @@
 #include "compiler/rebase_operands.h"
 #include "compiler/rejoin_slices.h"
 #include "compiler/resolve_slices.h"
+#include "compiler/row_gathers.h"
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
 #include "compiler/split_slices.h"
@@ -302,6 +304,8 @@ constexpr std::array kPasses = {
        joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph, !c.options.memory_limit); }, kDevelopers, verify_graph, print_graph},
   Pass{"rejoin-slices", Phase::Graph, "padded slices of one value that are added up are that value again",
        nullptr, [](C& c) { c.graph = rejoin_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"row-gathers", Phase::Graph, "gathers of a few elements move before what computes all, their gradients become choices",
+       nullptr, [](C& c) { c.graph = with_row_gathers(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",
        nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"centered-sums", Phase::Graph, "deviations from a mean leave sums over its axes: they add up to 0",
@@ -316,6 +320,8 @@ constexpr std::array kPasses = {
        joins_scatters, [](C& c) { c.graph = join_scatters(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
   Pass{"axis-orders", Phase::Graph, "values lie in memory in the order in which kernels read and write neighbours",
        nullptr, [](C& c) { c.graph = with_axis_orders(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
+  Pass{"gather-tables", Phase::Graph, "what is gathered in slices lies so that slices are together",
+       nullptr, [](C& c) { c.graph = with_gather_tables(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
        nullptr, [](C& c) { c.graph = prepare_outputs(c.graph); }, kAlways, verify_graph, print_graph},
   Pass{"views", Phase::Graph, "chains of movement operations become index maps",
