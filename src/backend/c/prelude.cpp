@@ -109,6 +109,18 @@ static inline float eg_odd_f64(double x) {
   return eg_f32_of((eg_bits_f32(f) - (fabs((double)f) > fabs(x))) | 1u);
 }
 )"},
+    {"eg_odd_u32", R"(
+static inline float eg_odd_u32(unsigned x) {
+  const unsigned y = x & 511u ? (x & ~511u) | 256u : x;
+  return (float)(x < 131072u ? x : y);
+}
+)"},
+    {"eg_odd_i32", R"(
+static inline float eg_odd_i32(int x) {
+  const int y = x & 255 ? (x & ~255) | 128 : x;
+  return (float)((unsigned)x + 65536u < 131072u ? x : y);
+}
+)"},
     {"eg_odd_u64", R"(
 static inline float eg_odd_u64(unsigned long long x) {
   const float f = (float)x;

@@ -220,19 +220,19 @@ std::string Language::cast(const std::string& v, DType from, DType to) const {
   }
   if (to == DType::Bool)
     return fmt::format("{} != 0", v);
-  if (is_low(to)) {
-    if (from == DType::F32)
-      return narrowed(v, to);
-    if (from == DType::F64)
-      return narrowed(call("odd", from, v), to);
-    if (from == DType::Bool || width_of(from) <= 16)
-      return narrowed(fmt::format("(float){}", v), to);
-    const DType wide = is_signed(from) ? DType::I64 : DType::U64;
-    return narrowed(call("odd", wide, fmt::format("({}){}", register_type(wide), v)), to);
-  }
+  if (is_low(to))
+    return narrowed(f32_to_round(v, from), to);
   if (is_float(from) && !is_float(to))
     return float_to_int(v, from, to);
   return fmt::format("({}){}", register_type(to), v);
+}
+
+std::string Language::f32_to_round(const std::string& v, DType from) const {
+  if (from == DType::F32)
+    return v;
+  if (from == DType::Bool || (!is_float(from) && width_of(from) <= 16))
+    return fmt::format("(float){}", v);
+  return call("odd", from, v);
 }
 
 std::string Language::op(Op op, DType result, DType operand,

@@ -19,6 +19,8 @@ public:
   /// One lane of an elementwise op. `operand` is the dtype of the last operand.
   std::string op(Op op, DType result, DType operand, const std::vector<std::string>& args) const;
   std::string cast(const std::string& value, DType from, DType to) const;
+  /// An f32 that rounds to a float of 16 bits or fewer as a value does that is none.
+  std::string f32_to_round(const std::string& value, DType from) const;
   /// Of a reduction: the combination of two values.
   std::string combine(Monoid monoid, DType type, const std::string& a, const std::string& b) const;
 

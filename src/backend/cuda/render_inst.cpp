@@ -70,7 +70,8 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
 
 // Two roundings of f32 to a 16-bit type are one instruction.
 bool CudaRenderer::pairwise_cast(ValueId target, const kernel::inst::Apply& inst, Type type) {
-  if (inst.op != Op::Cast || type.lanes < 2 || dtype_of(inst.args[0]) != DType::F32 ||
+  const DType from = inst.op == Op::Cast ? dtype_of(inst.args[0]) : DType::Bool;
+  if (inst.op != Op::Cast || type.lanes < 2 || (is_float(from) && from != DType::F32) ||
       (type.dtype != DType::BF16 && type.dtype != DType::F16) || value(inst.args[0]).size() == 1)
     return false;
   for (int l = 0; l < type.lanes; l += 2) {
@@ -88,15 +89,17 @@ bool CudaRenderer::pairwise_cast(ValueId target, const kernel::inst::Apply& inst
 std::string CudaRenderer::rounded_pair(ValueId value, DType to, int at) const {
   const bool bf16 = to == DType::BF16;
   const auto* op = made<kernel::inst::Apply>(value);
-  if (op && (op->op == Op::Mul || op->op == Op::Add)) {
+  if (op && dtype_of(value) == DType::F32 && (op->op == Op::Mul || op->op == Op::Add)) {
     const std::string a = widened_pair(op->args[0], to, at), b = widened_pair(op->args[1], to, at);
     if (!a.empty() && !b.empty())
       return op->op == Op::Mul ? fmt::format("eg_fma_{}x2({}, {}, 0x80008000u)", name_of(to), a, b)
                                : fmt::format("eg_fma_{}x2({}, {}, {})", name_of(to), a,
                                              bf16 ? "0x3f803f80u" : "0x3c003c00u", b);
   }
-  return fmt::format("{}({}, {})", bf16 ? "eg_bf16x2" : "eg_f16x2", lane_of(value, at),
-                     lane_of(value, at + 1));
+  const auto lane = [&](int l) {
+    return language_.f32_to_round(lane_of(value, l), dtype_of(value));
+  };
+  return fmt::format("{}({}, {})", bf16 ? "eg_bf16x2" : "eg_f16x2", lane(at), lane(at + 1));
 }
 
 std::string CudaRenderer::widened_pair(ValueId value, DType from, int at) const {

@@ -136,8 +136,18 @@ __device__ __forceinline__ unsigned char eg_to_f8e5m2(float x) {
   return (unsigned char)(r | bits >> 24 & 0x80u);
 }
 )"},
-    // Towards zero with the last bit set when inexact, so that a later rounding is the only one.
+    // Towards zero with the last bit set when inexact, so that a later rounding is the only one. Of
+    // 32 bits, where no rounding to 16 bits depends on which of the last eight or nine is set: 24
+    // are left.
     {"eg_odd", R"(
+__device__ __forceinline__ float eg_odd(int x) {
+  const int y = x & 255 ? (x & ~255) | 128 : x;
+  return (float)((unsigned)x + 65536u < 131072u ? x : y);
+}
+__device__ __forceinline__ float eg_odd(unsigned x) {
+  const unsigned y = x & 511u ? (x & ~511u) | 256u : x;
+  return (float)(x < 131072u ? x : y);
+}
 __device__ __forceinline__ float eg_odd(double x) {
   const float f = __double2float_rz(x);
   return x == x && (double)f != x ? __uint_as_float(__float_as_uint(f) | 1u) : f;
