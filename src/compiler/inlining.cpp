@@ -16,6 +16,8 @@ constexpr double kCheapFlops = 12;
 // Values made of indices and constants only (masks, positions) may cost more: they save a whole
 // array.
 constexpr double kCheapLeafFlops = 24;
+// A load takes as long as so many additions where it comes from a cache.
+constexpr double kFlopsOfLoad = 4;
 // What is neither written nor read is worth so many additions a byte: about what a machine's cores
 // do while its memory moves one.
 constexpr double kFlopsPerByte = 16;
@@ -282,7 +284,7 @@ private:
       return true;
     if (cone.large.empty() && cone.small.empty() && flops <= kCheapLeafFlops)
       return true;
-    if (fuse_ && is_of_indices(made) && pays_to_recompute(made, id))
+    if (fuse_ && is_of_indices(made) && (flops <= kFlopsOfLoad || pays_to_recompute(made, id)))
       return true;
     // A scatter that sees how its index is bounded knows which updates never meet.
     if (fuse_ && bounds_.contains(made) && flops <= kCheapFlops)

@@ -126,10 +126,19 @@ private:
     f_.batch.axes = both;
     f_.depth.axes = stage.over;
     put_best_last(f_.rows, [&](int a) { return score(stage, f_.left.value, a); });
-    put_best_last(f_.columns,
-                  [&](int a) { return 4 * output_score(a) + score(stage, f_.right.value, a); });
+    // Of few rows, many are loaded for each one that is stored.
+    const double stored = std::min(1.0, 8 * double(usual_size(points_of(r_, f_.rows.axes))) /
+                                            double(usual_size(points_of(r_, f_.depth.axes))));
+    put_best_last(f_.columns, [&](int a) {
+      return 4 * stored * output_score(a) + score(stage, f_.right.value, a);
+    });
+    // A tile has as many rows and columns as there are, up to about this many.
+    const auto tile = [&](const std::vector<int>& axes) {
+      return double(std::min<std::int64_t>(usual_size(points_of(r_, axes)), 128));
+    };
+    const double rows = tile(f_.rows.axes), columns = tile(f_.columns.axes);
     put_best_last(f_.depth, [&](int a) {
-      return score(stage, f_.left.value, a) + score(stage, f_.right.value, a);
+      return rows * score(stage, f_.left.value, a) + columns * score(stage, f_.right.value, a);
     });
     for (AxisGroup* group : {&f_.rows, &f_.columns, &f_.batch, &f_.depth})
       group->extent = points_of(r_, group->axes);
@@ -147,13 +156,13 @@ private:
   /// or else along which the side itself is.
   bool swaps(const Stage& stage, const std::vector<int>& left, const std::vector<int>& right) {
     const auto best = [&](const std::vector<int>& axes, auto&& score_of) {
-      std::int64_t most = 0;
+      double most = 0;
       for (int a : axes)
         most = std::max(most, score_of(a));
       return most;
     };
     const auto outputs = [&](int a) { return output_score(a); };
-    const std::int64_t l = best(left, outputs), r = best(right, outputs);
+    const double l = best(left, outputs), r = best(right, outputs);
     if (l != r)
       return l > r;
     return best(left, [&](int a) { return score(stage, f_.left.value, a); }) >
@@ -161,28 +170,37 @@ private:
   }
 
   /// Bytes an element that are contiguous along an axis, in the outputs and in the loads of a
-  /// value.
-  std::int64_t output_score(int axis) const {
-    std::int64_t bytes = 0;
+  /// value. A load that is the same along other axes counts for the elements that it has: a scale
+  /// of each block weighs little beside the numbers that it scales.
+  double output_score(int axis) const {
+    double bytes = 0;
     for (const Output& out : r_.outputs)
       if (stride_of(r_, out, axis) == 1)
-        bytes += std::int64_t(size_of(out.dtype));
+        bytes += double(size_of(out.dtype));
     return bytes;
   }
-  std::int64_t score(const Stage& stage, int value, int axis) const {
-    std::int64_t bytes = 0;
-    for (int l : loads_of(stage, value))
-      if (stride_of(r_, stage, stage.loads[l], axis) == 1)
-        bytes += std::int64_t(size_of(r_.operands[stage.loads[l].number].dtype));
+  double score(const Stage& stage, int value, int axis) const {
+    const std::vector<bool> varies = axes_of_value(r_, stage, value);
+    double bytes = 0;
+    for (int l : loads_of(stage, value)) {
+      const Load& load = stage.loads[std::size_t(l)];
+      if (stride_of(r_, stage, load, axis) != 1)
+        continue;
+      double repeats = 1;
+      for (int a : stage.axes)
+        if (varies[std::size_t(a)] && stride_of(r_, stage, load, a) == 0)
+          repeats *= double(std::max<std::int64_t>(usual_size(r_.axes[std::size_t(a)].extent), 1));
+      bytes += double(size_of(r_.operands[std::size_t(load.number)].dtype)) / repeats;
+    }
     return bytes;
   }
 
   template <class Score>
   static void put_best_last(AxisGroup& group, Score score_of) {
     auto best = group.axes.end();
-    std::int64_t most = 0;
+    double most = 0;
     for (auto it = group.axes.begin(); it != group.axes.end(); ++it)
-      if (const std::int64_t s = score_of(*it); s > most) {
+      if (const double s = score_of(*it); s > most) {
         most = s;
         best = it;
       }

@@ -79,7 +79,14 @@ private:
     const Expr count = t_.split > 1 ? max(min(each, parts_ - begin), Expr(0)) : parts_;
     const Expr last = parts_ - Expr(1);
     const bool registers = !left_.is_async() || !right_.is_async();
-    const int ahead = registers ? 1 : t_.stages - 1;
+    if (t_.unit == GpuUnit::Mma) { // elsewhere arithmetic takes long enough to hide loads
+      if (!left_.is_async())
+        left_.plan_ahead(at.batch, at.first_row);
+      if (!right_.is_async())
+        right_.plan_ahead(at.batch, at.first_column);
+    }
+    const bool early = left_.loads_ahead() || right_.loads_ahead();
+    const int ahead = registers ? (early && t_.stages > 2 ? 2 : 1) : t_.stages - 1;
     sums_->clear();
     const auto copies = [&](const Expr& i, const Expr& stage) {
       const Expr depth = min(begin + i, last) * Expr(t_.bk);
@@ -101,10 +108,18 @@ private:
         r = right_.fetch(at.batch, at.first_column, depth);
       return std::pair{l, r};
     };
+    const auto load_ahead = [&](const Expr& i) {
+      const Expr depth = min(begin + i, last) * Expr(t_.bk);
+      if (left_.loads_ahead())
+        left_.load_ahead(at.batch, at.first_row, depth);
+      if (right_.loads_ahead())
+        right_.load_ahead(at.batch, at.first_column, depth);
+    };
     if (registers) {
       const auto [l, r] = fetch(Expr(0));
       left_.put(l, Expr(0));
       right_.put(r, Expr(0));
+      load_ahead(Expr(1));
     }
     b_.loop(Expr(0), count, Expr(1), each, Bind::Serial, [&](const Expr& i) {
       b_.wait_copies(ahead - 1);
@@ -113,12 +128,15 @@ private:
       b_.when({{next, Expr(0), count}}, [&] { copies(next, stage); });
       b_.commit_copies();
       std::pair<std::vector<ValueId>, std::vector<ValueId>> values;
-      if (registers)
-        values = fetch(next);
+      if (registers) {
+        values = fetch(i + Expr(1));
+        load_ahead(i + Expr(2));
+      }
       sums_->add(floormod(i, t_.stages));
       if (registers) {
-        left_.put(values.first, stage);
-        right_.put(values.second, stage);
+        const Expr put = floormod(i + Expr(1), t_.stages);
+        left_.put(values.first, put);
+        right_.put(values.second, put);
       }
     });
     b_.wait_copies(0);

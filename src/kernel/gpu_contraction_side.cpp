@@ -347,12 +347,82 @@ void SharedSide::copy_piece(const FactorPiece& piece, const std::vector<Point>& 
 
 ValueId SharedSide::value_at(const Point& batch, const Expr& first, const Expr& first_depth,
                              const Chunk& c) {
-  return factor_at(e_, f_, group_, factor_, batch,
-                   {first + c.p, first_depth + c.k, chunk_, along_depth_, c.exists}, dtype_);
+  return factor_at(e_, f_, group_, factor_, batch, place_of(first, first_depth, c), dtype_);
+}
+
+void SharedSide::plan_ahead(const Point& batch, const Expr& first) {
+  constexpr int kMostHeld = 64; // registers of a thread
+  const Region& r = e_.region();
+  const Expr step = Expr::axis(INT32_MAX, Expr(1 << 20));
+  struct Found {
+    int operand;
+    Expr offset;
+  };
+  std::vector<Found> found; // those of several chunks that are one load
+  int held = 0;
+  ahead_.clear();
+  for (int i = 0; i < chunks_of_thread(); ++i) {
+    const FactorPlace place = place_of(first, step * Expr(t_.bk), chunk(i));
+    LoadWalk walk(r, [&](int stage, int value, const Point& point) {
+      const Stage& s = r.stages[std::size_t(stage)];
+      const Load& load = s.loads[std::size_t(s.body[std::size_t(value)].load)];
+      const Operand& operand = r.operands[std::size_t(load.number)];
+      const std::optional<Expr> offset = element_at(r, s, load, point);
+      if (operand.role == Role::Scalar || !offset || !mentions(*offset, step) ||
+          std::any_of(found.begin(), found.end(), [&](const Found& f) {
+            return f.operand == load.number && f.offset == *offset;
+          }))
+        return;
+      found.push_back({load.number, *offset});
+      ahead_.push_back({i, stage, value, load.number});
+      held += (chunk_ > 1 && mentions(*offset, lane_variable(chunk_)) ? chunk_ : 1) *
+              (size_of(operand.dtype) > 4 ? 2 : 1);
+    });
+    walk.value(f_.stage, factor_.value, point_of(r, f_, group_, batch, place).point);
+  }
+  if (held > kMostHeld)
+    ahead_.clear();
+}
+
+void SharedSide::each_ahead(const Point& batch, const Expr& first, const Expr& first_depth,
+                            const std::function<void(Ahead& load, const Point& point)>& visit) {
+  for (auto begin = ahead_.begin(); begin != ahead_.end();) {
+    const auto end =
+        std::find_if(begin, ahead_.end(), [&](const Ahead& a) { return a.chunk != begin->chunk; });
+    LoadWalk walk(e_.region(), [&](int stage, int value, const Point& point) {
+      for (auto a = begin; a != end; ++a)
+        if (a->stage == stage && a->value == value)
+          visit(*a, point);
+    });
+    walk.value(
+        f_.stage, factor_.value,
+        point_of(e_.region(), f_, group_, batch, place_of(first, first_depth, chunk(begin->chunk)))
+            .point);
+    begin = end;
+  }
+}
+
+void SharedSide::load_ahead(const Point& batch, const Expr& first, const Expr& first_depth) {
+  each_ahead(batch, first, first_depth, [&](Ahead& load, const Point& point) {
+    const ValueId v = e_.value(load.stage, load.value, point).id;
+    if (load.variable < 0)
+      load.variable = b_.variable(b_.type_of(v));
+    b_.set(load.variable, v);
+  });
 }
 
 std::vector<ValueId> SharedSide::fetch(const Point& batch, const Expr& first,
                                        const Expr& first_depth) {
+  each_ahead(batch, first, first_depth, [&](Ahead& load, const Point& point) {
+    if (load.variable < 0) // the first part
+      return;
+    const Stage& stage = e_.region().stages[std::size_t(load.stage)];
+    e_.provide_load(load.operand,
+                    *element_at(e_.region(), stage,
+                                stage.loads[std::size_t(stage.body[std::size_t(load.value)].load)],
+                                point),
+                    b_.read(load.variable));
+  });
   std::vector<ValueId> values;
   for (int i = 0; i < chunks_of_thread(); ++i)
     values.push_back(value_at(batch, first, first_depth, chunk(i)));

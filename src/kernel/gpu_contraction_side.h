@@ -6,6 +6,7 @@
 #include "kernel/emit.h"
 #include "kernel/gpu_contraction_tiles.h"
 
+#include <functional>
 #include <vector>
 
 namespace egret::kernel {
@@ -81,6 +82,13 @@ public:
   /// The same in two steps, for sides that are not asynchronous.
   std::vector<ValueId> fetch(const Point& batch, const Expr& first, const Expr& first_depth);
   void put(const std::vector<ValueId>& values, const Expr& stage);
+  /// Software pipelining of such a side, where registers suffice: what a part of the depth is made
+  /// of is loaded before fetch() makes it, and meanwhile held in variables. Finds the loads, before
+  /// the loop over the depth.
+  void plan_ahead(const Point& batch, const Expr& first);
+  bool loads_ahead() const { return !ahead_.empty(); }
+  /// Loads what the next fetch() is to be made of.
+  void load_ahead(const Point& batch, const Expr& first, const Expr& first_depth);
 
 private:
   struct Chunk { ///< of this thread: its place in the tile, and whether every thread has it
@@ -93,6 +101,16 @@ private:
   void copy_piece(const FactorPiece& piece, const std::vector<Point>& points, const Expr& first,
                   const Expr& first_depth, const Expr& stage);
   ValueId value_at(const Point& batch, const Expr& first, const Expr& first_depth, const Chunk& c);
+  FactorPlace place_of(const Expr& first, const Expr& first_depth, const Chunk& c) const {
+    return {first + c.p, first_depth + c.k, chunk_, along_depth_, c.exists};
+  }
+  struct Ahead { ///< a load of a chunk of this thread
+    int chunk, stage, value, operand;
+    VarId variable = -1;
+  };
+  /// Those loads with their points.
+  void each_ahead(const Point& batch, const Expr& first, const Expr& first_depth,
+                  const std::function<void(Ahead& load, const Point& point)>& visit);
 
   Emitter& e_;
   ProgramBuilder& b_;
@@ -108,6 +126,7 @@ private:
   bool reads_depth_ = false; ///< neighbouring threads take neighbours along the depth
   bool async_ = false;
   int chunk_ = 1; ///< elements that are copied at once
+  std::vector<Ahead> ahead_;
 };
 
 } // namespace egret::kernel

@@ -31,6 +31,9 @@ struct GpuProblem {
   std::int64_t rows, columns, depth, batch;
   std::int64_t cores;
   double results = 0; ///< steps of the depth that take as long as an element's results
+  /// A side's elements are computed on their way, through registers.
+  bool left_made = false, right_made = false;
+  bool is_made() const { return left_made || right_made; }
 };
 
 /// What a tile's results take when nothing hides it, fitted to products of GPT-2's layers on an
@@ -67,6 +70,8 @@ GpuProblem problem_of(const Region& region, const ContractionForm& form, const T
   p.batch = usual_size(form.batch.extent);
   p.cores = target.workers;
   p.results = steps_of_results(region, form);
+  p.left_made = factor_of(region, form, form.left).pieces.empty();
+  p.right_made = factor_of(region, form, form.right).pieces.empty();
   return p;
 }
 
@@ -109,6 +114,19 @@ constexpr Offer kMmaOffers[] = {
     {32, 32, 128, 4, 2, 2, 2.4},   {16, 32, 256, 3, 1, 4, 3.5},
 };
 
+/// The same with more threads, of which sides that they make have need.
+constexpr Offer kMadeMmaOffers[] = {
+    {64, 128, 64, 3, 2, 4, 1.15},
+    {64, 64, 64, 3, 2, 4, 1.35},
+    {32, 128, 64, 3, 1, 8, 1.5},
+};
+/// A step of a block that makes a side takes 0.6 us on an H200 and 11 ns for each element of a
+/// thread; a core makes an element in 0.2 ns, whichever of its blocks does. In products of one
+/// core.
+constexpr double kMadeStep = 1.6e6, kMadeOfThread = 3e4, kMadeElement = 520;
+/// Blocks on a core that hide each other's waiting.
+constexpr std::int64_t kMostMadeBlocks = 4;
+
 /// What shares of the depth cost where blocks wait for each other, in products of one core:
 /// waiting, some microseconds, and an element that is stored and read, 8 bytes.
 constexpr double kBarrier = 1e7, kSplitBarrier = 2.5e7, kAddedShare = 640;
@@ -127,6 +145,19 @@ double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t s
       std::ceil(double(ceil_quotient(p.rows, o.bm)) * double(ceil_quotient(p.columns, o.bn)) *
                 double(p.batch) * double(split) / o.turns);
   const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
+  if (unit == GpuUnit::Mma && p.is_made()) {
+    const double elements = double(o.bk) * ((p.left_made ? o.bm : 0) + (p.right_made ? o.bn : 0)),
+                 of_block = double(o.stages) * (o.bm + o.bn) * o.bk * 2,
+                 fit = std::clamp(std::floor(2.2 * double(kSharedBytes) / of_block), 1.0,
+                                  double(kMostMadeBlocks)),
+                 blocks = std::clamp(std::ceil(tiles / double(p.cores)), 1.0, fit),
+                 step =
+                     std::max(kMadeStep + kMadeOfThread * elements / (32.0 * o.warps_m * o.warps_n),
+                              blocks * std::max(kMadeElement * elements,
+                                                double(o.elements()) * o.cost * o.bk));
+    return std::ceil(tiles / double(p.cores) / blocks) * step * (depth / o.bk + 2) +
+           (split > 1 ? double(o.bm) * o.bn * double(split) * 24 : 0);
+  }
   // A second block on a core costs less than a second core would gain.
   const double waves = std::ceil(tiles / double(p.cores));
   const double products = waves * double(o.elements()) * o.cost * (depth + filling_steps(o));
@@ -483,6 +514,8 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
     if (queued && form.columns.slices == 1)
       add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
     add(kMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
+    if (p.is_made() && form.columns.slices == 1)
+      add(kMadeMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
     if (form.columns.slices > 1)
       add(offers_of_slices(form, GpuUnit::Mma), GpuUnit::Mma, queued ? 1.4 : 1.0);
   }

@@ -183,12 +183,17 @@ constexpr Knob kGpuRingKnobs[] = {{"warps", 1, 16},
                                   {"flight", 0, 32},
                                   {"columns", 1, 1 << 20}};
 
+/// Neighbours along the depth that a thread reads at once.
+int ring_lanes(const Region& r, const ContractionForm& f) {
+  return power_of_two_upto(
+      std::min<std::int64_t>(kWidestAccess / std::int64_t(size_of(matrix_type(r, f))), 8));
+}
+
 RingTiles ring_tiles_of(const Schedule& s, const Region& r, const ContractionForm& f,
                         const Target& target) {
   RingTiles t;
   t.subgroup = std::max(target.subgroup, 1);
-  t.lanes = power_of_two_upto(
-      std::min<std::int64_t>(kWidestAccess / std::int64_t(size_of(matrix_type(r, f))), 8));
+  t.lanes = ring_lanes(r, f);
   t.warps = int(s.knob("warps", 8));
   t.rows = int(s.knob("rows", 1));
   t.stages = int(s.knob("stages", 2));
@@ -518,6 +523,9 @@ public:
     std::vector<Schedule> space;
     for (const std::int64_t piece : {32 << 10, 64 << 10, 16 << 10})
       for (const std::int64_t warps : {8, 16, 4}) {
+        // Each thread has work along the depth.
+        if (warps * target.subgroup * ring_lanes(region, f) > 2 * f.depth.extent.value())
+          continue;
         // Each block has one tile, or as many as the others.
         const std::int64_t slices = f.columns.slices,
                            most = std::max<std::int64_t>(kSumBytes / (warps * sums), slices),

@@ -516,6 +516,28 @@ TEST(Partition, AMaskThatManyHeadsReadIsStoredWhereItIsDear) {
   EXPECT_EQ(bytes, 4 * (heads * n * n + n * n));
 }
 
+// Shifts of packed numbers: no launch makes two of them, and no load waits for them.
+TEST(Partition, NumbersOfAFewAdditionsAreMadeWhereTheyAreRead) {
+  constexpr std::int64_t kRows = 2, kColumns = 8, kDepth = 32;
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {kRows, kDepth}),
+               packed = g.input("w", DType::U8, {kColumns, kDepth / 2}),
+               four = g.broadcast(g.input("four", DType::U8, {}, true), {2}),
+               shifts = g.binary(Op::Mul, g.cast(g.iota(2), DType::U8), four);
+  const Shape both{kColumns, kDepth / 2, 2};
+  const NodeId wide = g.expand(g.reshape(packed, {kColumns, kDepth / 2, 1}), both),
+               shifted = g.binary(Op::Shr, wide, g.expand(g.reshape(shifts, {1, 1, 2}), both)),
+               codes = g.binary(Op::And, shifted, g.broadcast(g.constant(DType::U8, 15), both)),
+               w = g.reshape(g.cast(codes, DType::F32), {1, kColumns, kDepth});
+  const Shape box{kRows, kColumns, kDepth};
+  const NodeId product =
+      g.binary(Op::Mul, g.expand(g.reshape(x, {kRows, 1, kDepth}), box), g.expand(w, box));
+  g.outputs = {g.reduce(Op::ReduceSum, product, {2})};
+  const GraphFacts facts(g);
+  const Partition partition = partition_for_target(facts, true, kernel::Target{});
+  EXPECT_FALSE(partition.stored[shifts]);
+}
+
 // A CPU divides once for each position instead of once for each element of each row.
 TEST(Partition, PositionsOfManyRowsAreStoredOnCpus) {
   const auto kernels = [](std::int64_t rows, Op op) {

@@ -89,6 +89,27 @@ TEST(ContractionForm, AScaleOfEachRowDoesNotSayHowTheNumbersLie) {
   EXPECT_EQ(found.form.right.order, kernel::Side::Order::Depth);
 }
 
+TEST(ContractionForm, AScaleOfEachBlockDoesNotSayHowTheNumbersLie) {
+  // The scales' neighbours are blocks of the depth, the numbers' those within a block.
+  constexpr std::int64_t kRows = 4, kColumns = 32, kBlocks = 6, kWithin = 16;
+  const auto found = kernel::find_contraction(region_of([&](Graph& g) {
+    const Shape box{kRows, kColumns, kBlocks, kWithin};
+    const NodeId codes = g.cast(g.input("w", DType::I8, {kColumns, kBlocks, kWithin}), DType::F32),
+                 scale = g.expand(g.reshape(g.input("s", DType::F32, {kColumns, kBlocks}),
+                                            {kColumns, kBlocks, 1}),
+                                  {kColumns, kBlocks, kWithin}),
+                 w = g.reshape(g.binary(Op::Mul, codes, scale), {1, kColumns, kBlocks, kWithin}),
+                 x = g.reshape(g.input("x", DType::F32, {kRows, kBlocks, kWithin}),
+                               {kRows, 1, kBlocks, kWithin});
+    return std::vector{
+        g.reduce(Op::ReduceSum, g.binary(Op::Mul, g.expand(x, box), g.expand(w, box)), {2, 3})};
+  }));
+  ASSERT_TRUE(found.ok) << found.reason;
+  ASSERT_EQ(found.form.depth.axes.size(), 2u);
+  EXPECT_EQ(found.form.right.order, kernel::Side::Order::Depth);
+  EXPECT_EQ(found.form.left.depth_stride, 1);
+}
+
 TEST(Contraction, PanelsThatAreReadOnceArePackedByTheirReader) {
   const auto region = scaled_product(4, 70, 96);
   check_contraction(region, 3);

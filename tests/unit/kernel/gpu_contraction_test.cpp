@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 namespace egret {
@@ -307,6 +308,57 @@ TEST(GpuContraction, WorkBeforeAndAfterTheProductIsInlined) {
   check(busy(sizes("mk", "kn", "mn", 37, 44, 18), DType::F32), kFma);
   check(busy(sizes("mk", "nk", "mn", 37, 44, 24), DType::BF16), kMma);
   check(busy(sizes("km", "kn", "mn", 37, 44, 24), DType::BF16), kMma + " staged=1");
+}
+
+/// x w^T of bf16, where w is small integers with a scale of each row, or of each 16 of the depth.
+kernel::Region unpacked(std::int64_t m, std::int64_t n, std::int64_t k, bool of_blocks) {
+  return built_region([&](Graph& g) {
+    const Einsum e = sizes("mk", "nk", "mn", m, n, k);
+    const NodeId codes = g.cast(input(g, "w", e.right, e, DType::I8), DType::F32);
+    const Shape box = of_blocks ? Shape{n, k / 16, 16} : Shape{n, 1, k},
+                few = of_blocks ? Shape{n, k / 16, 1} : Shape{n, 1, 1};
+    const NodeId scale =
+                     g.expand(g.reshape(g.input("s", DType::F32, {element_count(few)}), few), box),
+                 w = g.binary(Op::Mul, g.reshape(codes, box), scale),
+                 low = g.reshape(g.cast(w, DType::BF16), {n, k});
+    return std::vector{testing::einsum(g, input(g, "x", e.left, e, DType::BF16), low, e)};
+  });
+}
+
+/// Software pipelining: what a piece of the depth is made of waits in registers for a step.
+TEST(GpuContraction, WhatASideIsMadeOfIsLoadedAStepAhead) {
+  for (const bool of_blocks : {false, true})
+    for (const std::int64_t depth : {16, 32, 112, 128}) {
+      const kernel::Region region = unpacked(37, 45, depth, of_blocks);
+      check(region, kMma);
+      check(region, kMma + " @split_reduce=2");
+      check(region, "bk=16 bm=32 bn=32 stages=2 wm=1 wn=2 @mma=m16n8k16");
+      check(region, kMma + " staged=1", 1);
+    }
+  const auto held = [](const std::string& schedule) {
+    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+        unpacked(64, 64, 1024, false), kernel::parse_schedule("gpu_contraction " + schedule),
+        gpu());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    const auto& variables = lowered.program.variables;
+    return std::count_if(variables.begin(), variables.end(),
+                         [](const kernel::Type& t) { return t.dtype == DType::I8; });
+  };
+  EXPECT_EQ(held("bk=64 bm=64 bn=64 stages=3 wm=2 wn=2 @mma=m16n8k16"), 4); // 8 each
+  // More than registers suffice for.
+  EXPECT_EQ(held("bk=64 bm=32 bn=256 stages=2 wm=1 wn=2 @mma=m16n8k16"), 0);
+}
+
+TEST(GpuContraction, SidesThatAreMadeHaveWarpsThatHideTheirLoads) {
+  const kernel::Target target = gpu();
+  const auto space =
+      kernel::gpu_contraction_generator().space(unpacked(64, 2048, 4096, true), target);
+  ASSERT_FALSE(space.empty());
+  const kernel::Lowered lowered =
+      kernel::gpu_contraction_generator().lower(unpacked(64, 2048, 4096, true), space[0], target);
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  const auto warps = lowered.program.launch.workers.value() * lowered.program.launch.threads / 32;
+  EXPECT_GE(warps, 6 * target.workers) << to_string(space[0]);
 }
 
 TEST(GpuContraction, MatrixInstructionsInEveryLayout) {

@@ -166,6 +166,7 @@ TEST(GpuRing, TakesWhatFillsTheMachineAndNothingElse) {
   EXPECT_FALSE(offers(plain(sizes("mk", "nk", "mn", 1, 16, 4096), DType::BF16)));   // small
   EXPECT_FALSE(offers(plain(sizes("mk", "nk", "mn", 16, 433, 1024), DType::BF16))); // many rows
   EXPECT_FALSE(offers(plain(sizes("mk", "kn", "mn", 1, 128, 4096), DType::BF16)));  // across
+  EXPECT_FALSE(offers(plain(sizes("mk", "nk", "mn", 1, 8192, 128), DType::BF16)));  // shallow
   EXPECT_FALSE(offers(plain(sizes("mk", "nk", "mn", 1, 128, 4098), DType::BF16)));  // no 16 bytes
   // What is read so early is no part of a launch that does other work as well.
   EXPECT_FALSE(
