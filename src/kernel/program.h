@@ -45,9 +45,9 @@ struct Apply {
   Op op = Op::Add;
   std::vector<ValueId> args;
   /// Fast-math. Exp2 and Recip in f32 on a GPU: relative errors up to 2^-21, or of one unit in the
-  /// last place; powers below the smallest normal number may be 0. Exp of an f32 that is at most 0,
-  /// for a sum that has a term of 1: an error of 2^-21 of the result and of 2^-23 besides. Cast of
-  /// f32 to bf16 on a CPU: subnormal numbers may become 0.
+  /// last place; below the smallest normal number results may be 0 and divisors count as 0. Exp of
+  /// an f32 that is at most 0, for a sum that has a term of 1: an error of 2^-21 of the result and
+  /// of 2^-23 besides. Cast of f32 to bf16 on a CPU: subnormal numbers may become 0.
   bool approximate = false;
   friend bool operator==(const Apply&, const Apply&) = default;
 };

@@ -38,8 +38,13 @@
   const float near = fmaf(size * size * -0.333333343f, size, size);                                \
   return copysignf(size < 0.05f ? near : fmaf(-2.0f, r, 1.0f), x);
 
-/// Return 1 + tanh(x) and 1 - tanh(x)^2 to a relative error of 2^-18 where they are above 2^-25,
-/// `e` being exp(-2 |x|) and `r` 1 / (1 + e) to two units in the last place; infinities and NaN are
-/// as they should be.
-#define EGRET_ONE_PLUS_TANH return (x < 0.0f ? e : 1.0f) * (r + r);
-#define EGRET_ONE_MINUS_TANH_SQUARED return 4.0f * e * r * r;
+/// The narrow forms flush what is below the smallest normal number to 0, in what is given and in
+/// what is made: a result that is no more than 2^-126 may be 0.
+
+/// exp(x) is 2 to this power, off by 2^-17 of itself at most: by |x| 2^-24 and two units in the last
+/// place of the power. The logistic function is 1 / (1 + exp(-x)), off by as much.
+#define EGRET_NARROW_POWER(x) (x) * 1.44269504f
+
+/// What a divisor b is multiplied by so that both it and its reciprocal are normal numbers.
+#define EGRET_NARROW_SCALE                                                                         \
+  (fabsf(b) > 0x1p125f ? 0x1p-64f : fabsf(b) < 0x1p-100f ? 0x1p64f : 1.0f)

@@ -2,9 +2,11 @@
 
 #include "backend/cuda/renderer.h"
 #include "kernel/clusters.h"
+#include "kernel/factor_sums.h"
 #include "kernel/program_fields.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::backend::cuda {
 
@@ -86,17 +88,19 @@ std::int64_t dynamic_shared_bytes(const KernelProgram& program) {
 }
 
 std::string render_cuda(const KernelProgram& program, const CudaTarget& target) {
-  return CudaRenderer(program, target).run();
+  const KernelProgram factored = kernel::with_factored_sums(program);
+  return CudaRenderer(factored, target, clike::kernel_symbol(program)).run();
 }
 
 namespace {
 const CudaLanguage cuda_language;
 }
 
-CudaRenderer::CudaRenderer(const KernelProgram& program, const CudaTarget& target)
+CudaRenderer::CudaRenderer(const KernelProgram& program, const CudaTarget& target,
+                           std::string symbol)
     : Renderer(program, cuda_language), target_(target), values_(program.values.size()),
-      made_by_(program.values.size()), narrow_(narrow_values(program)),
-      multiplies_(has_products(program.body)) {}
+      made_by_(program.values.size()), asked_(kernel::rounded_uses(program).asked),
+      symbol_(std::move(symbol)), multiplies_(has_products(program.body)) {}
 
 std::string CudaRenderer::run() {
   ensure(program_.launch.threads > 0, "cuda renderer: kernel {} is a CPU's", program_.name);
@@ -115,7 +119,7 @@ std::string CudaRenderer::run() {
   return fmt::format("{}{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
                      "__grid_constant__ EgretArgs args{}) {{\n{}}}\n",
                      clike::prelude_for(body, prelude_pieces()), matrix_prelude(body), parameters(),
-                     tables_, bounds, clike::kernel_symbol(program_), tensor_map_parameters(),
+                     tables_, bounds, symbol_, tensor_map_parameters(),
                      body);
 }
 

@@ -124,7 +124,6 @@ void CudaRenderer::apply(ValueId target, const kernel::inst::Apply& inst, Type t
   bool same = true; // in all lanes
   for (ValueId a : inst.args)
     same = same && value(a).size() == 1;
-  const auto tangent = narrow_.tangents.find(target);
   for (int l = 0; l < (same ? 1 : type.lanes); ++l) {
     std::vector<std::string> args;
     for (ValueId a : inst.args)
@@ -136,11 +135,7 @@ void CudaRenderer::apply(ValueId target, const kernel::inst::Apply& inst, Type t
                          : inst.op == Op::Recip ? "eg_quick_recip"
                                                 : "eg_quick_exp2",
                          args[0]);
-    else if (tangent != narrow_.tangents.end())
-      text = fmt::format("{}({})",
-                         tangent->second.squared ? "eg_one_minus_tanh_squared" : "eg_one_plus_tanh",
-                         lane_of(tangent->second.operand, l));
-    else if (narrow_.narrow[static_cast<std::size_t>(target)])
+    else if (asked_[static_cast<std::size_t>(target)] == kernel::Asked::Narrow)
       text = narrow_text(inst.op, args);
     else if (inst.op == Op::Div && type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div({}, {})", args[0], args[1]);

@@ -192,9 +192,10 @@ __device__ __forceinline__ double eg_mod(double a, double b) {
     // its reciprocal is a normal number, a quotient is two products.
     {"eg_narrow_div", R"(
 __device__ __forceinline__ float eg_narrow_div(float a, float b) {
-  const float size = fabsf(b);
-  const float scale = size > 0x1p125f ? 0x1p-64f : size < 0x1p-100f ? 0x1p64f : 1.0f;
-  return a * __fdividef(1.0f, b * scale) * scale;
+  const float scale = )" EGRET_TEXT(EGRET_NARROW_SCALE) R"(;
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b * scale));
+  return a * r * scale;
 }
 )"},
     {"eg_quick_exp2", R"(
@@ -207,7 +208,7 @@ __device__ __forceinline__ float eg_quick_exp2(float x) {
     {"eg_quick_recip", R"(
 __device__ __forceinline__ float eg_quick_recip(float x) {
   float r;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
 )"},
@@ -235,36 +236,27 @@ __device__ __forceinline__ float eg_quick_exp(float x) {
   return r;
 }
 )"},
+    {"eg_narrow_exp", R"(
+__device__ __forceinline__ float eg_narrow_exp(float x) {
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"()" EGRET_TEXT(EGRET_NARROW_POWER(x)) R"());
+  return e;
+}
+)"},
     {"eg_narrow_sigmoid", R"(
 __device__ __forceinline__ float eg_narrow_sigmoid(float x) {
-  float d;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(d) : "f"(1.0f + __expf(-x)));
-  return d;
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"()" EGRET_TEXT(EGRET_NARROW_POWER(-x)) R"());
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  return r;
 }
 )"},
     {"eg_narrow_tanh", R"(
 __device__ __forceinline__ float eg_narrow_tanh(float x) {
   float e, r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * 2.88539008f));
-  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
   )" EGRET_TEXT(EGRET_NARROW_TANH) R"(
-}
-)"},
-    // From the same two numbers, which a compiler makes once where both are used.
-    {"eg_one_plus_tanh eg_one_minus_tanh_squared", R"(
-__device__ __forceinline__ void eg_tanh_parts(float x, float& e, float& r) {
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(x) * -2.88539008f));
-  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
-}
-__device__ __forceinline__ float eg_one_plus_tanh(float x) {
-  float e, r;
-  eg_tanh_parts(x, e, r);
-  )" EGRET_TEXT(EGRET_ONE_PLUS_TANH) R"(
-}
-__device__ __forceinline__ float eg_one_minus_tanh_squared(float x) {
-  float e, r;
-  eg_tanh_parts(x, e, r);
-  )" EGRET_TEXT(EGRET_ONE_MINUS_TANH_SQUARED) R"(
 }
 )"},
     {"eg_sigmoid", R"(

@@ -6,10 +6,10 @@
 #include "backend/clike/renderer.h"
 #include "backend/cuda/language.h"
 #include "backend/cuda/render.h"
+#include "kernel/rounded_uses.h"
 
 #include "support/fail.h"
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -19,23 +19,10 @@ using clike::IndexText;
 using clike::memory_type;
 using clike::register_type;
 
-/// A sum that is 1 + tanh(u) or 1 - tanh(u)^2.
-struct TangentForm {
-  kernel::ValueId operand; ///< u
-  bool squared;
-};
-
-/// Values of f32 that have their effect only through roundings to 16 bits (render_narrow.cpp).
-struct NarrowValues {
-  std::vector<bool> narrow; ///< by value: by way of products, quotients and choices
-  /// By value, also by way of sums.
-  std::map<kernel::ValueId, TangentForm> tangents;
-};
-NarrowValues narrow_values(const kernel::KernelProgram& program);
-
 class CudaRenderer final : private clike::Renderer {
 public:
-  CudaRenderer(const kernel::KernelProgram& program, const CudaTarget& target);
+  /// `symbol`: the name of the kernel.
+  CudaRenderer(const kernel::KernelProgram& program, const CudaTarget& target, std::string symbol);
   std::string run();
 
 private:
@@ -132,7 +119,8 @@ private:
   CudaTarget target_;
   std::vector<Lanes> values_;
   std::vector<const kernel::Inst*> made_by_; ///< by value
-  NarrowValues narrow_;
+  std::vector<kernel::Asked> asked_;         ///< by value
+  std::string symbol_;
   std::string tables_; ///< the kernel's constant arrays
   std::size_t table_bytes_ = 0;
   bool multiplies_; ///< has matrix instructions, so that arithmetic may be what it waits for
