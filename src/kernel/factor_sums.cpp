@@ -143,6 +143,8 @@ private:
   static std::vector<ValueId> operands_of(const Inst& inst) {
     if (const auto* splat = get_if<inst::Splat>(inst))
       return {splat->value};
+    if (const auto* shuffle = get_if<inst::Shuffle>(inst))
+      return shuffle->args;
     if (const auto* fma = get_if<inst::Fma>(inst))
       return {fma->args.begin(), fma->args.end()};
     return operands(inst);

@@ -3,6 +3,7 @@
 #include "kernel/builder.h"
 
 #include "backend/cuda/quick_math.h"
+#include "support/rounded_programs.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <sstream>
 
 namespace egret::backend::cuda {
 namespace {
@@ -103,7 +105,7 @@ std::string text_of(Op op, DType stored, bool adds) {
 TEST(CudaText, OnlyWhatIsRoundedToSixteenBitsIsMadeQuickly) {
   for (auto [op, quick] : {std::pair{Op::Div, "eg_narrow_div("},
                            {Op::Recip, "eg_narrow_div("},
-                           {Op::Exp, "__expf("},
+                           {Op::Exp, "eg_narrow_exp("},
                            {Op::Sigmoid, "eg_narrow_sigmoid("},
                            {Op::Tanh, "eg_narrow_tanh("}}) {
     for (DType stored : {DType::BF16, DType::F16})
@@ -139,21 +141,64 @@ std::string text_of_tangents(DType stored, double other) {
   return render_cuda(b.finish(launch), CudaTarget{});
 }
 
-TEST(CudaText, SumsOfOneAndTangentsAreMadeFromExponentials) {
+TEST(CudaText, SumsOfOneAndTangentsAreMadeFromOneExponential) {
   const auto uses = [](const std::string& text, const char* name) {
     return count(text, " = " + std::string(name) + "(");
   };
   for (const DType stored : {DType::BF16, DType::F16}) {
     const std::string text = text_of_tangents(stored, 1);
-    EXPECT_EQ(uses(text, "eg_one_plus_tanh"), 1u) << text;
-    EXPECT_EQ(uses(text, "eg_one_minus_tanh_squared"), 1u) << text;
+    EXPECT_EQ(uses(text, "eg_quick_exp2"), 1u) << text;
+    EXPECT_EQ(uses(text, "eg_quick_recip"), 1u) << text;
+    EXPECT_EQ(uses(text, "tanhf"), 0u) << text;
   }
   for (const std::string& text :
        {text_of_tangents(DType::F32, 1), text_of_tangents(DType::BF16, 2)}) {
     EXPECT_EQ(uses(text, "tanhf"), 1u) << text;
-    EXPECT_EQ(uses(text, "eg_one_plus_tanh"), 0u) << text;
-    EXPECT_EQ(uses(text, "eg_one_minus_tanh_squared"), 0u) << text;
+    EXPECT_EQ(uses(text, "eg_quick_exp2"), 0u) << text;
   }
+}
+
+/// The text of gelu in its tangent form, or of its gradient.
+std::string text_of_gelu(bool gradient, DType stored) {
+  using Values = std::vector<kernel::ValueId>;
+  return render_cuda(
+      testing::rounded_program(
+          2, 2, 1, stored,
+          [&](const testing::RoundedBody& f) {
+            const kernel::ValueId x = f.inputs[0], g = f.inputs[1], cubic = f.scalars[0],
+                                  outer = f.scalars[1], half = f.number(0.5), xx = f.mul(x, x),
+                                  u = f.mul(f.add(x, f.mul(f.mul(xx, x), cubic)), outer),
+                                  t = f.op(Op::Tanh, {u}), plus = f.add(t, f.number(1));
+            if (!gradient)
+              return Values{f.mul(f.mul(x, half), plus)};
+            const kernel::ValueId
+                minus = f.add(f.number(1), f.mul(f.mul(t, t), f.number(-1))),
+                of_u = f.mul(f.mul(f.mul(g, f.mul(x, half)), minus), outer),
+                of_cube = f.mul(f.mul(of_u, cubic), xx),
+                three = f.add(of_cube, f.add(of_cube, of_cube));
+            return Values{f.add(f.add(of_u, three), f.mul(f.mul(g, plus), half))};
+          }),
+      CudaTarget{});
+}
+
+// Two neighbours a thread; what is the same for both is made once: 2 products of the numbers for
+// gelu, 2 more for its gradient.
+TEST(CudaText, GeluTakesFewMultiplications) {
+  const auto products = [](const std::string& text) {
+    std::size_t found = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("const float v") != std::string::npos &&
+          line.find("* (-1.0f)") == std::string::npos)
+        found += count(line, " * ") + count(line, "fmaf(");
+    return found;
+  };
+  for (const DType stored : {DType::BF16, DType::F16}) {
+    const std::string forward = text_of_gelu(false, stored), backward = text_of_gelu(true, stored);
+    EXPECT_EQ(products(forward), 2u * 4 + 3) << forward;
+    EXPECT_EQ(products(backward), 2u * 9 + 5) << backward;
+  }
+  EXPECT_EQ(products(text_of_gelu(false, DType::F32)), 2u * 6);
 }
 
 // Whether a value is finite does not depend on its last bits.
@@ -170,7 +215,7 @@ TEST(CudaText, AComparisonWithInfinityLeavesAValueQuick) {
   kernel::Launch launch;
   launch.workers = 1;
   launch.threads = 32;
-  EXPECT_NE(render_cuda(b.finish(launch), CudaTarget{}).find("__expf("), std::string::npos);
+  EXPECT_NE(render_cuda(b.finish(launch), CudaTarget{}).find("eg_narrow_exp("), std::string::npos);
 }
 
 // The sum of a softmax needs the exact exponentials that its quotients are made of.
@@ -188,7 +233,7 @@ TEST(CudaText, AValueWithAnotherUseStaysExact) {
   launch.threads = 32;
   const std::string text = render_cuda(b.finish(launch), CudaTarget{});
   EXPECT_NE(text.find(" expf("), std::string::npos) << text;
-  EXPECT_EQ(text.find("__expf("), std::string::npos) << text;
+  EXPECT_EQ(text.find("eg_narrow_exp("), std::string::npos) << text;
 }
 
 /// The text of out = in op other, rounded to `type`: four neighbours of each thread.
@@ -311,12 +356,18 @@ TEST(CudaText, QuickRootsOfSpecialNumbers) {
     EXPECT_EQ(quick_root(x, 0), std::sqrt(x)) << x;
 }
 
-/// What the text of kernels computes, the reciprocal moved by `units` in its last place.
+/// `x` moved by `units` in its last place; what is below the normal numbers is 0, as it is by
+/// instructions with .ftz.
+float approximation(float x, int units) {
+  for (int i = 0; i < std::abs(units) && std::isfinite(x) && x > 0; ++i)
+    x = std::nextafter(x, units < 0 ? 0.0f : std::numeric_limits<float>::infinity());
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+
+/// What the text of kernels computes.
 float narrow_tanh(float x, int units) {
-  const float e = std::exp2(std::fabs(x) * 2.88539008f);
-  float r = 1 / (1 + e);
-  for (int i = 0; i < std::abs(units); ++i)
-    r = std::nextafter(r, units < 0 ? 0.0f : 1.0f);
+  const float e = approximation(std::exp2(std::fabs(x) * 2.88539008f), units);
+  const float r = approximation(1 / (1 + e), units);
   using std::copysign, std::fma;
   EGRET_NARROW_TANH
 }
@@ -336,35 +387,57 @@ TEST(CudaText, NarrowTangentsAreTangents) {
   EXPECT_EQ(narrow_tanh(-0.0f, 0), 0.0f);
 }
 
-float one_plus_tanh(float x, float e, float r) {
-  EGRET_ONE_PLUS_TANH
+float narrow_exp(float x, int units) {
+  return approximation(std::exp2(EGRET_NARROW_POWER(x)), units);
 }
-float one_minus_tanh_squared(float, float e, float r){EGRET_ONE_MINUS_TANH_SQUARED}
+float narrow_sigmoid(float x, int units) {
+  const float e = approximation(std::exp2(EGRET_NARROW_POWER(-x)), units);
+  return approximation(1 / (1 + e), units);
+}
 
-TEST(CudaText, SumsWithTangentsLoseNothing) {
-  const auto made = [](auto f, float x, int units) {
-    const float e = std::exp2(std::fabs(x) * -2.88539008f);
-    float r = 1 / (1 + e);
-    for (int i = 0; i < std::abs(units); ++i)
-      r = std::nextafter(r, units < 0 ? 0.0f : 2.0f);
-    return double(f(x, e, r));
-  };
+TEST(CudaText, NarrowExponentialsAreExponentials) {
   for (int units = -2; units <= 2; ++units)
-    for (float size = 1e-30f; size < 9; size *= 1.0007f)
+    for (float size = 1e-30f; size < 87.3f; size *= 1.0007f)
       for (const float x : {size, -size}) {
-        const double e = std::exp(2 * double(x)), plus = 2 * e / (e + 1),
-                     squared = 4 * e / ((e + 1) * (e + 1));
-        ASSERT_LE(std::fabs(made(one_plus_tanh, x, units) - plus), 0x1p-18 * plus) << x;
-        ASSERT_LE(std::fabs(made(one_minus_tanh_squared, x, units) - squared), 0x1p-18 * squared)
-            << x;
+        const double e = std::exp(double(x)), sigmoid = 1 / (1 + std::exp(-double(x)));
+        ASSERT_LE(std::fabs(narrow_exp(x, units) - e), 0x1p-17 * e) << x;
+        ASSERT_LE(std::fabs(narrow_sigmoid(x, units) - sigmoid), 0x1p-17 * sigmoid) << x;
       }
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(made(one_plus_tanh, kInfinity, 0), 2);
-  EXPECT_EQ(made(one_plus_tanh, -kInfinity, 0), 0);
-  EXPECT_EQ(made(one_minus_tanh_squared, kInfinity, 0), 0);
-  EXPECT_EQ(made(one_minus_tanh_squared, -kInfinity, 0), 0);
-  EXPECT_TRUE(std::isnan(made(one_plus_tanh, std::nanf(""), 0)));
-  EXPECT_TRUE(std::isnan(made(one_minus_tanh_squared, std::nanf(""), 0)));
+  for (const float x : {kInfinity, 3e38f, 89.0f}) {
+    EXPECT_EQ(narrow_exp(x, 0), kInfinity);
+    EXPECT_EQ(narrow_sigmoid(x, 0), 1.0f);
+    EXPECT_EQ(narrow_exp(-x, 0), 0.0f);
+    EXPECT_EQ(narrow_sigmoid(-x, 0), 0.0f);
+  }
+  EXPECT_TRUE(std::isnan(narrow_exp(std::nanf(""), 0)));
+  EXPECT_TRUE(std::isnan(narrow_sigmoid(std::nanf(""), 0)));
+}
+
+float narrow_quotient(float a, float b, int units) {
+  const float scale = EGRET_NARROW_SCALE, divisor = b * scale;
+  const float r = std::copysign(approximation(std::fabs(1 / divisor), units), divisor);
+  return a * r * scale;
+}
+
+TEST(CudaText, NarrowQuotientsAreQuotients) {
+  std::mt19937_64 random(4);
+  for (int units = -1; units <= 1; ++units)
+    for (int i = 0; i < 500'000; ++i) {
+      const float b = from_bits(random(), 1, 254);
+      const float a = b * from_bits(random(), 110, 30); // a quotient near 1
+      if (!std::isnormal(a))
+        continue;
+      const double right = double(a) / double(b);
+      ASSERT_LE(std::fabs(narrow_quotient(a, b, units) - right), 0x1p-17 * std::fabs(right))
+          << a << " / " << b;
+    }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(narrow_quotient(3, 0.0f, 0), kInfinity);
+  EXPECT_EQ(narrow_quotient(3, -0.0f, 0), -kInfinity);
+  EXPECT_EQ(narrow_quotient(3, kInfinity, 0), 0.0f);
+  EXPECT_EQ(narrow_quotient(0x1p-140f, 0x1p-145f, 0), 32.0f);
+  EXPECT_TRUE(std::isnan(narrow_quotient(3, std::nanf(""), 0)));
 }
 
 } // namespace
