@@ -141,8 +141,7 @@ private:
     const bool is_sum = get_if<inst::Apply>(inst)->op == Op::Add;
     for (unsigned whole = 0;; ++whole) {
       ensure(whole < 4, "a product or sum of two values is no polynomial");
-      const Polynomial a = operand(of[0], (whole & 1) != 0),
-                       b = operand(of[1], (whole & 2) != 0);
+      const Polynomial a = operand(of[0], (whole & 1) != 0), b = operand(of[1], (whole & 2) != 0);
       if (std::optional<Polynomial> p = is_sum ? sum(a, b) : product(a, b))
         return std::move(*p);
     }
@@ -284,8 +283,8 @@ void drop_unused(Block& stmts, std::vector<int>& named) {
       each_block(*s, [&](Block& inner) { drop_unused(inner, named); });
     }
     Let* let = get_if<Let>(*s);
-    const bool is_unused = let && let->inst.type.dtype == DType::F32 &&
-                           named[std::size_t(let->target)] == 1;
+    const bool is_unused =
+        let && let->inst.type.dtype == DType::F32 && named[std::size_t(let->target)] == 1;
     const auto drop = [&](const auto& operands) {
       for (ValueId v : operands)
         --named[std::size_t(v)];

@@ -268,8 +268,7 @@ ValueId Factoring::plain_sum(Polynomial p, ValueId target) {
     const Term& t = p[i];
     const Form form = form_of(t);
     const ValueId to = i + 1 == p.size() ? target : -1;
-    const bool is_plain = is_number(t.scale, 1),
-               is_signed = is_plain || is_number(t.scale, -1),
+    const bool is_plain = is_number(t.scale, 1), is_signed = is_plain || is_number(t.scale, -1),
                is_rounded = form == Form::Scaled && has_value; // as it is written
     if (form == Form::Uniform || is_rounded || (form == Form::Exact && is_signed) ||
         (is_plain && made_product(t.atoms)))

@@ -96,8 +96,7 @@ bool is_exact(const Term& term) {
   const Scale& scale = term.scale[0];
   const std::size_t factors = scale.uniforms.size() + term.atoms.size();
   int exponent = 0;
-  return factors == 0 ||
-         (factors == 1 && std::frexp(std::abs(scale.number), &exponent) == 0.5);
+  return factors == 0 || (factors == 1 && std::frexp(std::abs(scale.number), &exponent) == 0.5);
 }
 
 std::size_t exact_terms(const Polynomial& p) {
@@ -120,8 +119,7 @@ bool divides(const Monomial& divisor, const Monomial& m) {
 
 Monomial quotient_of(const Monomial& m, const Monomial& divisor) {
   Monomial rest;
-  std::set_difference(m.begin(), m.end(), divisor.begin(), divisor.end(),
-                      std::back_inserter(rest));
+  std::set_difference(m.begin(), m.end(), divisor.begin(), divisor.end(), std::back_inserter(rest));
   return rest;
 }
 

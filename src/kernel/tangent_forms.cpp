@@ -34,8 +34,7 @@ public:
   }
 
 private:
-  void expand(Block& to, ValueId target, const TangentForm& form,
-              std::map<ValueId, Parts>& known) {
+  void expand(Block& to, ValueId target, const TangentForm& form, std::map<ValueId, Parts>& known) {
     const Type type = p_.values[std::size_t(target)];
     auto [found, is_new] = known.try_emplace(form.operand);
     if (is_new)
@@ -56,8 +55,7 @@ private:
                       apply(to, Asked::Rounded, type, Op::Mul, {u, number(to, kTwiceLog2E, type)}),
                   bounded =
                       apply(to, Asked::F32, type, Op::Max, {scaled, number(to, -127.5, type)}),
-                  exponent =
-                      apply(to, Asked::F32, type, Op::Mul, {bounded, number(to, -1, type)}),
+                  exponent = apply(to, Asked::F32, type, Op::Mul, {bounded, number(to, -1, type)}),
                   e = apply(to, Asked::F32, type, Op::Exp2, {exponent}, true),
                   sum = apply(to, Asked::F32, type, Op::Add, {e, number(to, 1, type)}),
                   r = apply(to, Asked::F32, type, Op::Recip, {sum}, true);

@@ -115,8 +115,8 @@ inline Operations operations_of(const kernel::KernelProgram& program) {
     count.fmas += kernel::made_by<kernel::inst::Fma>(s) != nullptr;
     if (const auto* op = kernel::made_by<kernel::inst::Apply>(s)) {
       count.adds += op->op == Op::Add;
-      count.muls += op->op == Op::Mul && !minus[std::size_t(op->args[0])] &&
-                    !minus[std::size_t(op->args[1])];
+      count.muls +=
+          op->op == Op::Mul && !minus[std::size_t(op->args[0])] && !minus[std::size_t(op->args[1])];
     }
   });
   return count;

@@ -41,10 +41,9 @@
 /// The narrow forms flush what is below the smallest normal number to 0, in what is given and in
 /// what is made: a result that is no more than 2^-126 may be 0.
 
-/// exp(x) is 2 to this power, off by 2^-17 of itself at most: by |x| 2^-24 and two units in the last
-/// place of the power. The logistic function is 1 / (1 + exp(-x)), off by as much.
+/// exp(x) is 2 to this power, off by 2^-17 of itself at most: by |x| 2^-24 and two units in the
+/// last place of the power. The logistic function is 1 / (1 + exp(-x)), off by as much.
 #define EGRET_NARROW_POWER(x) (x) * 1.44269504f
 
 /// What a divisor b is multiplied by so that both it and its reciprocal are normal numbers.
-#define EGRET_NARROW_SCALE                                                                         \
-  (fabsf(b) > 0x1p125f ? 0x1p-64f : fabsf(b) < 0x1p-100f ? 0x1p64f : 1.0f)
+#define EGRET_NARROW_SCALE (fabsf(b) > 0x1p125f ? 0x1p-64f : fabsf(b) < 0x1p-100f ? 0x1p64f : 1.0f)

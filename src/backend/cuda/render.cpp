@@ -119,8 +119,7 @@ std::string CudaRenderer::run() {
   return fmt::format("{}{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
                      "__grid_constant__ EgretArgs args{}) {{\n{}}}\n",
                      clike::prelude_for(body, prelude_pieces()), matrix_prelude(body), parameters(),
-                     tables_, bounds, symbol_, tensor_map_parameters(),
-                     body);
+                     tables_, bounds, symbol_, tensor_map_parameters(), body);
 }
 
 std::string CudaRenderer::parameters() const {

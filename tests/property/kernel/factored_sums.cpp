@@ -40,7 +40,8 @@ std::vector<Node> random_body(Random& random) {
     const std::size_t known = kLeaves + nodes.size();
     // What was made last is used most, so that little is made for nothing.
     const auto operand = [&] {
-      return random.one_of(2) ? random.below(known) : known - 1 - random.below(std::min<std::size_t>(known, 4));
+      return random.one_of(2) ? random.below(known)
+                              : known - 1 - random.below(std::min<std::size_t>(known, 4));
     };
     Node node{Node::Kind::Add, operand(), operand()};
     if (random.one_of(8))
@@ -131,9 +132,9 @@ TEST(FactoredSums, OfRandomBodiesAreWhatTheyWere) {
   for (int i = 0; i < bodies; ++i) {
     const std::vector<Node> nodes = random_body(random);
     const std::size_t outputs = 1 + random.below(2);
-    const KernelProgram written =
-        rounded_program(kInputs, kScalars, int(outputs), random.one_of(2) ? DType::BF16 : DType::F16,
-                        [&](const RoundedBody& f) { return values_of(f, nodes, outputs); });
+    const KernelProgram written = rounded_program(
+        kInputs, kScalars, int(outputs), random.one_of(2) ? DType::BF16 : DType::F16,
+        [&](const RoundedBody& f) { return values_of(f, nodes, outputs); });
     const KernelProgram factored = kernel::with_factored_sums(written);
     ASSERT_NO_THROW(verify(factored)) << print(written) << print(factored);
     const Operations before = operations_of(written), after = operations_of(factored);

@@ -171,11 +171,10 @@ std::string text_of_gelu(bool gradient, DType stored) {
                                   t = f.op(Op::Tanh, {u}), plus = f.add(t, f.number(1));
             if (!gradient)
               return Values{f.mul(f.mul(x, half), plus)};
-            const kernel::ValueId
-                minus = f.add(f.number(1), f.mul(f.mul(t, t), f.number(-1))),
-                of_u = f.mul(f.mul(f.mul(g, f.mul(x, half)), minus), outer),
-                of_cube = f.mul(f.mul(of_u, cubic), xx),
-                three = f.add(of_cube, f.add(of_cube, of_cube));
+            const kernel::ValueId minus = f.add(f.number(1), f.mul(f.mul(t, t), f.number(-1))),
+                                  of_u = f.mul(f.mul(f.mul(g, f.mul(x, half)), minus), outer),
+                                  of_cube = f.mul(f.mul(of_u, cubic), xx),
+                                  three = f.add(of_cube, f.add(of_cube, of_cube));
             return Values{f.add(f.add(of_u, three), f.mul(f.mul(g, plus), half))};
           }),
       CudaTarget{});

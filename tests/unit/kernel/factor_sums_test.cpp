@@ -45,8 +45,7 @@ Values gelu_gradient(const RoundedBody& f) {
                 minus = f.add(f.number(1), f.mul(f.mul(t, t), f.number(-1))),
                 of_u = f.mul(f.mul(f.mul(g, f.mul(x, f.number(0.5))), minus), f.scalars[1]),
                 of_cube = f.mul(of_u, f.scalars[0]), of_x = f.mul(f.mul(of_cube, x), x);
-  const ValueId sum =
-      f.add(f.add(f.add(of_u, f.mul(of_cube, f.mul(x, x))), of_x), of_x);
+  const ValueId sum = f.add(f.add(f.add(of_u, f.mul(of_cube, f.mul(x, x))), of_x), of_x);
   return {f.add(sum, f.mul(f.mul(g, f.add(t, f.number(1))), f.number(0.5)))};
 }
 
@@ -75,8 +74,8 @@ std::vector<float> ramp(float size) {
 }
 
 TEST(FactoredSums, GeluAndItsGradientAreWhatTheyWere) {
-  const KernelProgram forward =
-                          without_rounding(with_factored_sums(rounded_program(1, 2, 1, DType::BF16, gelu))),
+  const KernelProgram forward = without_rounding(
+                          with_factored_sums(rounded_program(1, 2, 1, DType::BF16, gelu))),
                       backward = without_rounding(
                           with_factored_sums(rounded_program(2, 2, 1, DType::F16, gelu_gradient)));
   const float scalars[] = {kCubic, kOuter};
@@ -86,9 +85,8 @@ TEST(FactoredSums, GeluAndItsGradientAreWhatTheyWere) {
                              d = run_program(backward, {x, g}, scalars).at(0);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double v = x[i], u = double(kOuter) * (v + double(kCubic) * v * v * v),
-                   plus = 2 / (1 + std::exp(-2 * u)), minus = plus * (2 - plus),
-                   a = 0.5 * plus, b = 0.5 * v * minus * double(kOuter),
-                   c = b * 3 * double(kCubic) * v * v;
+                   plus = 2 / (1 + std::exp(-2 * u)), minus = plus * (2 - plus), a = 0.5 * plus,
+                   b = 0.5 * v * minus * double(kOuter), c = b * 3 * double(kCubic) * v * v;
       EXPECT_NEAR(y[i], v * a, 0x1p-18 * std::fabs(v * a) + 0x1p-43 * std::fabs(v)) << v;
       EXPECT_NEAR(d[i], 3 * (a + b + c),
                   3 * (0x1p-18 * (a + std::fabs(b) + std::fabs(c)) + 0x1p-43 * (1 + v * v)))
@@ -100,8 +98,7 @@ TEST(FactoredSums, GeluAndItsGradientAreWhatTheyWere) {
 /// 1 + tanh(x) and 1 - tanh(x)^2.
 Values tangents(const RoundedBody& f) {
   const ValueId t = f.op(Op::Tanh, {f.inputs[0]});
-  return {f.add(t, f.number(1)),
-          f.add(f.mul(f.mul(t, f.number(-1)), t), f.number(1))};
+  return {f.add(t, f.number(1)), f.add(f.mul(f.mul(t, f.number(-1)), t), f.number(1))};
 }
 
 TEST(FactoredSums, SumsWithTangentsLoseNothing) {
@@ -155,8 +152,7 @@ TEST(FactoredSums, FactorsAreTakenOutOfSums) {
   // a b + a c + b d: a (b + c) + b d.
   const auto three = [](const RoundedBody& f) {
     const Values& v = f.inputs;
-    return Values{
-        f.add(f.add(f.mul(v[0], v[1]), f.mul(v[0], v[2])), f.mul(v[1], v[3]))};
+    return Values{f.add(f.add(f.mul(v[0], v[1]), f.mul(v[0], v[2])), f.mul(v[1], v[3]))};
   };
   EXPECT_EQ(operations_of(with_factored_sums(rounded_program(4, 0, 1, DType::BF16, three))),
             (Operations{1, 1, 1}));
@@ -194,8 +190,7 @@ TEST(FactoredSums, AnF32InMemoryKeepsItsBits) {
 
 TEST(FactoredSums, ComparedValuesKeepTheirBits) {
   expect_as_written(rounded_program(2, 0, 1, DType::BF16, [](const RoundedBody& f) {
-    const ValueId a = f.inputs[0], b = f.inputs[1],
-                  sum = f.add(f.mul(a, a), f.mul(a, b)),
+    const ValueId a = f.inputs[0], b = f.inputs[1], sum = f.add(f.mul(a, a), f.mul(a, b)),
                   less = f.b.apply(Op::Lt, DType::Bool, {sum, b});
     return Values{f.op(Op::Select, {less, a, b})};
   }));
@@ -215,8 +210,9 @@ TEST(FactoredSums, ValuesCarriedThroughALoopKeepTheirBits) {
   const ValueId x = b.load(in, at, 1);
   b.loop(Expr(0), Expr(4), Expr(1), Expr(4), Bind::Serial, [&](const Expr&) {
     const ValueId s = b.read(sum);
-    b.set(sum, b.apply(Op::Add, DType::F32,
-                       {b.apply(Op::Mul, DType::F32, {s, x}), b.apply(Op::Mul, DType::F32, {x, x})}));
+    b.set(sum,
+          b.apply(Op::Add, DType::F32,
+                  {b.apply(Op::Mul, DType::F32, {s, x}), b.apply(Op::Mul, DType::F32, {x, x})}));
   });
   b.store(out, at, b.cast(b.read(sum), DType::BF16));
   Launch launch;
@@ -273,12 +269,11 @@ TEST(FactoredSums, NumbersThatLeaveTheRangeAreNotMultiplied) {
   expect_as_written(rounded_program(1, 0, 1, DType::BF16, [](const RoundedBody& f) {
     return Values{f.mul(f.mul(f.inputs[0], f.number(0)), f.number(3))};
   }));
-  EXPECT_EQ(operations_of(with_factored_sums(
-                rounded_program(1, 0, 1, DType::BF16,
-                                [](const RoundedBody& f) {
-                                  return Values{f.mul(f.mul(f.inputs[0], f.number(1e-20)),
-                                                      f.number(1e10))};
-                                }))),
+  EXPECT_EQ(operations_of(with_factored_sums(rounded_program(
+                1, 0, 1, DType::BF16,
+                [](const RoundedBody& f) {
+                  return Values{f.mul(f.mul(f.inputs[0], f.number(1e-20)), f.number(1e10))};
+                }))),
             (Operations{0, 1, 0}));
 }
 
