@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -239,13 +240,13 @@ private:
     const std::size_t first_value = p_.values.size(), first_uniform = uniforms.size();
     const int lanes = values[group[0]].inst.type.lanes;
     int cost = 0;
-    std::vector<Monomial> named;
+    std::set<Monomial> named;
     for (std::size_t i : group) {
       const Algebraic& v = values[i];
       cost += is_negative(v.inst) ? 0 : lanes;
       if (v.polynomial.size() == 1 && v.polynomial[0].atoms.size() > 1 &&
           facts_.uses[std::size_t(v.id)] > 1)
-        named.push_back(v.polynomial[0].atoms);
+        named.insert(v.polynomial[0].atoms);
     }
     Factoring factoring(p_, uniforms, lanes, std::move(named));
     std::vector<std::vector<Let>> all;

@@ -69,8 +69,11 @@ Form form_of(const Term& t) {
 // --- Uniform values
 
 void UniformValues::shrink(std::size_t size) {
-  for (; nodes_.size() > size; nodes_.pop_back())
+  for (; nodes_.size() > size; nodes_.pop_back()) {
     place_.erase(nodes_.back().id);
+    // Of those with one hash, the last is what was made last.
+    known_[hash_of(nodes_.back().inst)].pop_back();
+  }
 }
 
 int UniformValues::cost(std::size_t from) const {
@@ -118,11 +121,13 @@ ValueId UniformValues::apply(Op op, ValueId a, ValueId b) {
 }
 
 ValueId UniformValues::make(Inst inst) {
-  for (const Node& n : nodes_)
-    if (n.inst == inst)
-      return n.id;
+  std::vector<std::size_t>& known = known_[hash_of(inst)];
+  for (std::size_t node : known)
+    if (nodes_[node].inst == inst)
+      return nodes_[node].id;
   const auto id = ValueId(p_.values.size());
   p_.values.push_back(inst.type);
+  known.push_back(nodes_.size());
   place_.emplace(id, nodes_.size());
   nodes_.push_back({id, std::move(inst)});
   return id;
@@ -194,14 +199,18 @@ ValueId Factoring::scaled(ValueId v, const std::vector<Scale>& scale, ValueId ta
 /// What to make a product of: the largest product that is there or has a name; else squares.
 std::pair<Monomial, Monomial> Factoring::split(const Monomial& m) const {
   const Monomial* best = nullptr;
-  const auto consider = [&](const Monomial& d) {
-    if (d.size() < m.size() && (!best || d.size() > best->size()) && divides(d, m))
-      best = &d;
+  // Products by their first factors, which a divisor shares with m.
+  const auto consider = [&](const auto& products, const auto& monomial_of) {
+    for (std::size_t i = 0; i < m.size(); ++i)
+      for (auto p = products.lower_bound({m[i]}); p != products.end() && monomial_of(*p)[0] == m[i];
+           ++p) {
+        const Monomial& d = monomial_of(*p);
+        if (d.size() < m.size() && (!best || d.size() > best->size()) && divides(d, m))
+          best = &d;
+      }
   };
-  for (const auto& [product, value] : products_)
-    consider(product);
-  for (const Monomial& product : named_)
-    consider(product);
+  consider(products_, [](const auto& made) -> const Monomial& { return made.first; });
+  consider(named_, [](const Monomial& named) -> const Monomial& { return named; });
   if (best)
     return {*best, quotient_of(m, *best)};
   Monomial half;

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -44,13 +46,14 @@ private:
   KernelProgram& p_;
   std::vector<Node> nodes_;
   std::map<ValueId, std::size_t> place_;
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> known_; ///< by hash
 };
 
 /// Makes values of f32 of so many lanes that share their products.
 class Factoring {
 public:
   /// `named`: products that several of the values were written with.
-  Factoring(KernelProgram& program, UniformValues& uniforms, int lanes, std::vector<Monomial> named)
+  Factoring(KernelProgram& program, UniformValues& uniforms, int lanes, std::set<Monomial> named)
       : p_(program), uniforms_(uniforms), lanes_(lanes), named_(std::move(named)) {}
 
   /// The instructions that make `target`; what was made for others is used again.
@@ -82,7 +85,7 @@ private:
   KernelProgram& p_;
   UniformValues& uniforms_;
   int lanes_;
-  std::vector<Monomial> named_;
+  std::set<Monomial> named_;
   std::map<std::pair<Kind, std::vector<ValueId>>, ValueId> known_;
   std::map<Monomial, ValueId> products_;
   std::vector<Let> made_;
