@@ -185,7 +185,7 @@ private:
     for (std::size_t i = values_.size(); i-- > 0;) {
       values_[i].root = values_[i].root || facts_.uses[std::size_t(values_[i].id)] > inner[i];
       if (values_[i].root)
-        for (const Term& t : values_[i].polynomial)
+        for (const SumTerm& t : values_[i].polynomial)
           for (ValueId atom : t.atoms)
             if (const auto of = index_.find(atom); of != index_.end())
               values_[of->second].root = true;
@@ -199,9 +199,9 @@ private:
   std::map<ValueId, std::size_t> index_;
 };
 
-class Pass {
+class SumsPass {
 public:
-  Pass(KernelProgram& program, Facts facts) : p_(program), facts_(std::move(facts)) {}
+  SumsPass(KernelProgram& program, Facts facts) : p_(program), facts_(std::move(facts)) {}
 
   /// Whether something was made anew.
   bool block(Block& stmts) {
@@ -318,7 +318,7 @@ KernelProgram with_factored_sums(KernelProgram program) {
     drop_unused(program); // tangents
   }
   Facts facts = facts_of(program, std::move(uses.asked));
-  if (Pass(program, std::move(facts)).block(program.body))
+  if (SumsPass(program, std::move(facts)).block(program.body))
     drop_unused(program);
   return program;
 }

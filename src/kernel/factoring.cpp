@@ -23,7 +23,7 @@ std::vector<ValueId> operands_of(const Inst& inst) {
 /// terms have a value in common.
 Monomial best_factor(const Polynomial& p) {
   std::map<ValueId, std::pair<int, Monomial>> found; // terms, and their common divisor
-  for (const Term& t : p)
+  for (const SumTerm& t : p)
     for (std::size_t i = 0; i < t.atoms.size(); ++i)
       if (i == 0 || t.atoms[i] != t.atoms[i - 1]) {
         auto& [terms, divisor] = found[t.atoms[i]];
@@ -43,25 +43,25 @@ Monomial best_factor(const Polynomial& p) {
 /// a value it may be a part of an Fma, so that a term without values keeps it.
 std::vector<Scale> common_scale(Polynomial& p) {
   const std::vector<Scale> one{{1, {}}}, scale = p[0].scale;
-  const bool is_common = std::ranges::all_of(p, [&](const Term& t) {
+  const bool is_common = std::ranges::all_of(p, [&](const SumTerm& t) {
     return !t.atoms.empty() && t.scale.size() == 1 && scale.size() == 1 &&
            t.scale[0].uniforms == scale[0].uniforms &&
            std::abs(t.scale[0].number) == std::abs(scale[0].number);
   });
   if (!is_common)
     return one;
-  for (Term& t : p)
+  for (SumTerm& t : p)
     t.scale = {{t.scale[0].number / scale[0].number, {}}};
   return scale;
 }
 
 /// In the order in which terms are added.
-enum class Form : std::uint8_t { Uniform, Exact, Scaled, Product };
-Form form_of(const Term& t) {
-  return t.atoms.empty()       ? Form::Uniform
-         : is_exact(t)         ? Form::Exact
-         : t.atoms.size() == 1 ? Form::Scaled
-                               : Form::Product;
+enum class TermForm : std::uint8_t { Uniform, Exact, Scaled, Product };
+TermForm form_of(const SumTerm& t) {
+  return t.atoms.empty()       ? TermForm::Uniform
+         : is_exact(t)         ? TermForm::Exact
+         : t.atoms.size() == 1 ? TermForm::Scaled
+                               : TermForm::Product;
 }
 
 } // namespace
@@ -240,7 +240,7 @@ ValueId Factoring::product(const Monomial& m, ValueId target) {
   return made;
 }
 
-ValueId Factoring::value(const Term& t, ValueId target) {
+ValueId Factoring::value(const SumTerm& t, ValueId target) {
   if (t.atoms.empty())
     return of_scale(t.scale);
   return is_number(t.scale, 1) ? product(t.atoms, target)
@@ -256,7 +256,7 @@ ValueId Factoring::sum(const Polynomial& p, ValueId target) {
   if (factor.empty())
     return plain_sum(p, target);
   Polynomial quotient, rest;
-  for (const Term& t : p)
+  for (const SumTerm& t : p)
     if (divides(factor, t.atoms))
       quotient.push_back({t.scale, quotient_of(t.atoms, factor)});
     else
@@ -268,21 +268,23 @@ ValueId Factoring::sum(const Polynomial& p, ValueId target) {
 
 /// The sum of terms that have nothing in common.
 ValueId Factoring::plain_sum(Polynomial p, ValueId target) {
-  const auto is_value = [](Form form) { return form == Form::Exact || form == Form::Scaled; };
+  const auto is_value = [](TermForm form) {
+    return form == TermForm::Exact || form == TermForm::Scaled;
+  };
   std::stable_sort(p.begin(), p.end(),
-                   [](const Term& a, const Term& b) { return form_of(a) < form_of(b); });
+                   [](const SumTerm& a, const SumTerm& b) { return form_of(a) < form_of(b); });
   ValueId result = value(p[0]);
   bool has_value = is_value(form_of(p[0]));
   for (std::size_t i = 1; i < p.size(); ++i) {
-    const Term& t = p[i];
-    const Form form = form_of(t);
+    const SumTerm& t = p[i];
+    const TermForm form = form_of(t);
     const ValueId to = i + 1 == p.size() ? target : -1;
     const bool is_plain = is_number(t.scale, 1), is_signed = is_plain || is_number(t.scale, -1),
-               is_rounded = form == Form::Scaled && has_value; // as it is written
-    if (form == Form::Uniform || is_rounded || (form == Form::Exact && is_signed) ||
+               is_rounded = form == TermForm::Scaled && has_value; // as it is written
+    if (form == TermForm::Uniform || is_rounded || (form == TermForm::Exact && is_signed) ||
         (is_plain && made_product(t.atoms)))
       result = add(result, value(t), to);
-    else if (form == Form::Product && is_signed) {
+    else if (form == TermForm::Product && is_signed) {
       const auto [a, b] = split(t.atoms);
       const ValueId left = scaled(product(a), t.scale);
       result = fma(left, product(b), result, to);

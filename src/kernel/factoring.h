@@ -77,7 +77,7 @@ private:
   std::pair<Monomial, Monomial> split(const Monomial& m) const;
   const ValueId* made_product(const Monomial& m) const;
   ValueId product(const Monomial& m, ValueId target = -1);
-  ValueId value(const Term& t, ValueId target = -1);
+  ValueId value(const SumTerm& t, ValueId target = -1);
 
   ValueId sum(const Polynomial& p, ValueId target = -1);
   ValueId plain_sum(Polynomial p, ValueId target);

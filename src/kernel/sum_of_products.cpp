@@ -17,7 +17,7 @@ bool is_normal_f32(double number) {
          size <= double(std::numeric_limits<float>::max());
 }
 
-Monomial merged(const Monomial& a, const Monomial& b) {
+Monomial merged_factors(const Monomial& a, const Monomial& b) {
   Monomial all;
   std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(all));
   return all;
@@ -32,8 +32,8 @@ void add_scale(std::vector<Scale>& scales, const Scale& added) {
   scales.push_back(added);
 }
 
-void add_term(Polynomial& p, const Term& added) {
-  for (Term& t : p)
+void add_term(Polynomial& p, const SumTerm& added) {
+  for (SumTerm& t : p)
     if (t.atoms == added.atoms) {
       for (const Scale& s : added.scale)
         add_scale(t.scale, s);
@@ -43,7 +43,7 @@ void add_term(Polynomial& p, const Term& added) {
 }
 
 bool is_small(const Polynomial& p) {
-  return p.size() <= kMostTerms && std::ranges::all_of(p, [](const Term& t) {
+  return p.size() <= kMostTerms && std::ranges::all_of(p, [](const SumTerm& t) {
            return t.scale.size() <= kMostScales &&
                   std::ranges::all_of(t.scale, [&](const Scale& s) {
                     return is_normal_f32(s.number) &&
@@ -72,25 +72,25 @@ Polynomial polynomial_of_atom(ValueId value) {
 
 std::optional<Polynomial> sum_of(const Polynomial& a, const Polynomial& b) {
   Polynomial sum = a;
-  for (const Term& t : b)
+  for (const SumTerm& t : b)
     add_term(sum, t);
   return if_small(std::move(sum));
 }
 
 std::optional<Polynomial> product_of(const Polynomial& a, const Polynomial& b) {
   Polynomial product;
-  for (const Term& x : a)
-    for (const Term& y : b) {
-      Term t{{}, merged(x.atoms, y.atoms)};
+  for (const SumTerm& x : a)
+    for (const SumTerm& y : b) {
+      SumTerm t{{}, merged_factors(x.atoms, y.atoms)};
       for (const Scale& r : x.scale)
         for (const Scale& s : y.scale)
-          add_scale(t.scale, {r.number * s.number, merged(r.uniforms, s.uniforms)});
+          add_scale(t.scale, {r.number * s.number, merged_factors(r.uniforms, s.uniforms)});
       add_term(product, t);
     }
   return if_small(std::move(product));
 }
 
-bool is_exact(const Term& term) {
+bool is_exact(const SumTerm& term) {
   if (term.scale.size() != 1)
     return false;
   const Scale& scale = term.scale[0];

@@ -19,13 +19,13 @@ struct Scale {
 };
 
 /// The sum of `scale` times the product of `atoms`.
-struct Term {
+struct SumTerm {
   std::vector<Scale> scale;
   Monomial atoms;
 };
 
 /// Terms with different atoms, in the order in which they were written.
-using Polynomial = std::vector<Term>;
+using Polynomial = std::vector<SumTerm>;
 
 Polynomial polynomial_of_number(double number);
 Polynomial polynomial_of_uniform(ValueId value);
@@ -38,7 +38,7 @@ std::optional<Polynomial> sum_of(const Polynomial& a, const Polynomial& b);
 std::optional<Polynomial> product_of(const Polynomial& a, const Polynomial& b);
 
 /// Whether the term is a number, or a value times a power of 2: nothing was rounded to make it.
-bool is_exact(const Term& term);
+bool is_exact(const SumTerm& term);
 std::size_t exact_terms(const Polynomial& p);
 /// Whether the scale is this number and no more.
 bool is_number(const std::vector<Scale>& scale, double number);

@@ -9,7 +9,7 @@ namespace egret::kernel {
 namespace {
 
 /// r and e r of one operand.
-struct Parts {
+struct TangentParts {
   ValueId r, er;
 };
 
@@ -17,7 +17,7 @@ class Expansion {
 public:
   Expansion(KernelProgram& program, RoundedUses& uses) : p_(program), uses_(uses) {}
 
-  void block(Block& stmts, std::map<ValueId, Parts> known) {
+  void block(Block& stmts, std::map<ValueId, TangentParts> known) {
     Block made;
     made.reserve(stmts.size());
     for (Stmt& s : stmts) {
@@ -34,7 +34,8 @@ public:
   }
 
 private:
-  void expand(Block& to, ValueId target, const TangentForm& form, std::map<ValueId, Parts>& known) {
+  void expand(Block& to, ValueId target, const TangentForm& form,
+              std::map<ValueId, TangentParts>& known) {
     const Type type = p_.values[std::size_t(target)];
     auto [found, is_new] = known.try_emplace(form.operand);
     if (is_new)
@@ -48,7 +49,7 @@ private:
     to.push_back(Let{target, {type, inst::Apply{Op::Mul, {scaled, r}}}});
   }
 
-  Parts parts(Block& to, ValueId u, Type type) {
+  TangentParts parts(Block& to, ValueId u, Type type) {
     constexpr double kTwiceLog2E = 2.8853900817779268;
     // -max(2 u / log 2, -127.5) is the exponent: a maximum keeps NaN.
     const ValueId scaled =

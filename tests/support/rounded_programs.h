@@ -13,8 +13,10 @@
 
 namespace egret::testing {
 
-/// Threads of a program, neighbours that each of them computes, and the elements of a buffer.
-inline constexpr int kWarp = 32, kNeighbours = 2, kElements = kWarp * kNeighbours;
+/// Threads of a program, neighbours that each of them computes at once, how often, and the elements
+/// of a buffer.
+inline constexpr int kWarp = 32, kNeighbours = 2, kRounds = 2,
+                     kElements = kWarp * kNeighbours * kRounds;
 
 /// What a body is made with: f32 values of kNeighbours lanes.
 struct RoundedBody {
@@ -31,14 +33,12 @@ struct RoundedBody {
   kernel::ValueId add(kernel::ValueId x, kernel::ValueId y) const { return op(Op::Add, {x, y}); }
 };
 
-/// A program with f32 inputs and scalars, a loop of one iteration after which the body stands, and
-/// an output of type `stored` for each value that the body returns.
+/// A program with f32 inputs and scalars, and an output of type `stored` for each value that the
+/// body returns. The body stands in a loop; what does not depend on inputs leaves it.
 inline kernel::KernelProgram
 rounded_program(int inputs, int scalars, int outputs, DType stored,
                 const std::function<std::vector<kernel::ValueId>(const RoundedBody&)>& body) {
   kernel::ProgramBuilder b("rounded");
-  const Expr at =
-      kernel::thread_variable(kWarp) * Expr(kNeighbours) + kernel::lane_variable(kNeighbours);
   std::vector<int> in, out;
   for (int i = 0; i < inputs; ++i)
     in.push_back(b.argument("in" + std::to_string(i), DType::F32, Expr(kElements), 64, false));
@@ -47,11 +47,16 @@ rounded_program(int inputs, int scalars, int outputs, DType stored,
   RoundedBody with{b, {}, {}};
   for (int i = 0; i < scalars; ++i)
     with.scalars.push_back(b.splat(b.scalar(b.add_scalar(DType::F32)), kNeighbours));
-  for (int i : in)
-    with.inputs.push_back(b.load(i, at, kNeighbours));
-  const std::vector<kernel::ValueId> results = body(with);
-  for (std::size_t i = 0; i < results.size(); ++i)
-    b.store(out[i], at, b.cast(results[i], stored));
+  b.loop(
+      Expr(0), Expr(kRounds), Expr(1), Expr(kRounds), kernel::Bind::Serial, [&](const Expr& round) {
+        const Expr at = (round * Expr(kWarp) + kernel::thread_variable(kWarp)) * Expr(kNeighbours) +
+                        kernel::lane_variable(kNeighbours);
+        for (int i : in)
+          with.inputs.push_back(b.load(i, at, kNeighbours));
+        const std::vector<kernel::ValueId> results = body(with);
+        for (std::size_t i = 0; i < results.size(); ++i)
+          b.store(out[i], at, b.cast(results[i], stored));
+      });
   kernel::Launch launch;
   launch.workers = 1;
   launch.threads = kWarp;

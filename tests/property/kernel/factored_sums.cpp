@@ -162,7 +162,7 @@ TEST(FactoredSums, OfRandomBodiesAreWhatTheyWere) {
         }
     }
   }
-  EXPECT_GT(improved, bodies / 4);
+  EXPECT_GT(improved, bodies / 8);
 }
 
 } // namespace

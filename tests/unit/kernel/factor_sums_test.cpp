@@ -145,7 +145,7 @@ TEST(FactoredSums, FactorsAreTakenOutOfSums) {
   // k x + c k x^3 as written: five products and a sum.
   const auto body = [](const RoundedBody& f) {
     const ValueId x = f.inputs[0], k = f.scalars[0], c = f.scalars[1];
-    return Values{f.add(f.mul(k, x), f.mul(f.mul(f.mul(c, k), f.mul(x, x)), x))};
+    return Values{f.add(f.mul(k, x), f.mul(f.mul(f.mul(c, x), f.mul(k, x)), x))};
   };
   EXPECT_EQ(operations_of(with_factored_sums(rounded_program(1, 2, 1, DType::BF16, body))),
             (Operations{0, 2, 1}));
