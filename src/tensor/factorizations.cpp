@@ -176,8 +176,9 @@ linalg::Qr reflected(const Tensor& a) {
   const NoGrad none;
   const Expr batch = a.shape()[0];
   const std::int64_t m = a.size(1), n = a.size(2), steps = std::min(m - 1, n);
-  // Of the order of 1: squares neither overflow nor vanish.
-  const Tensor most = max(abs(stopped(a)), {1, 2}, true);
+  // Each column of the order of 1, so that squares neither overflow nor vanish: a factor of a
+  // column is one of r's column.
+  const Tensor most = max(abs(stopped(a)), 1, true);
   const Tensor size = where((most > 0) & isfinite(most), most, constant(a.dtype(), 1));
   Tensor w = cat({zeros({batch, m, 1}, a.dtype()), stopped(a) / size}, 2);
   std::vector<Reflection> all;

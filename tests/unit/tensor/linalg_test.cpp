@@ -119,6 +119,15 @@ std::uint64_t launches(const std::function<void()>& run) {
   return counters().kernels_launched - before;
 }
 
+// Squares of a column are those of its own size, whatever the others have.
+TEST(Linalg, ColumnsOfVeryDifferentSize) {
+  const Tensor sizes = tensor({1.0, 1e-25, 1e25});
+  const Tensor a = random({5, 3}, 9, DType::F32);
+  const linalg::Qr f = linalg::qr(a * sizes), even = linalg::qr(a);
+  EXPECT_LT(largest(f.q - even.q), 1e-6);
+  EXPECT_LT(largest(f.r / sizes - even.r), 1e-6);
+}
+
 // A step is at most one kernel for the whole batch, of an elimination about five, which steps
 // share.
 TEST(Linalg, LaunchesAndKernels) {
