@@ -283,6 +283,11 @@ Tensor einsum(std::string_view formula, std::span<const Tensor> operands) {
     Names names = parse_names(sides[i], dots, formula);
     for (std::size_t k = 0; k < names.size(); ++k) {
       const Expr& size = operands[i].shape()[k];
+      const auto first = std::find(names.begin(), names.end(), names[k]) - names.begin();
+      if (const Expr& other = operands[i].shape()[std::size_t(first)]; !(other == size))
+        bad_formula(formula, fmt::format("'{}' stands twice in operand {}, at sizes {} and {}; a "
+                                         "diagonal needs equal ones",
+                                         static_cast<char>(names[k]), i, other.str(), size.str()));
       ++counts[names[k]];
       auto [at, fresh] = sizes.emplace(names[k], size);
       if (!fresh && !(at->second == size)) {

@@ -224,6 +224,13 @@ TEST(FunctionMessages, Products) {
        [] {
          einsum("ij,ij", {f23, ones({3, 2})});
        }},
+      {ErrorKind::Value,
+       "einsum: \"ii,i->i\": 'i' stands twice in operand 0, at sizes 1 and 3; a diagonal needs "
+       "equal "
+       "ones",
+       [] {
+         einsum("ii,i->i", {ones({1, 3}), ones({3})});
+       }},
       {ErrorKind::Value, "einsum: \"i1\": '1' is no letter", [] { einsum("i1", {f23}); }},
       {ErrorKind::Value, "einsum: \"ij->k\": 'k' of the result stands in no operand",
        [] { einsum("ij->k", {f23}); }},
