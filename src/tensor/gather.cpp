@@ -193,9 +193,16 @@ void require_summands(const Tensor& data, Scatter how, const char* who) {
 Tensor combined(Tensor data, const Tensor& place, Tensor given, std::int64_t axis,
                 const Tensor& met, Scatter how, bool include_self, const char* who) {
   const bool extreme = how == Scatter::Max || how == Scatter::Min;
+  const DType type = data.dtype();
   if (how == Scatter::Min) {
     data = turned(data);
     given = turned(given);
+  } else if (how == Scatter::Mean) { // sums and counts may be beyond the dtype where means are not
+    const DType wide = is_float(type)       ? accumulator_of(type)
+                       : type == DType::U64 ? DType::U64
+                                            : DType::I64;
+    data = data.to(wide);
+    given = given.to(wide);
   }
   const Tensor untouched = data;
   if (!include_self)
@@ -213,7 +220,7 @@ Tensor combined(Tensor data, const Tensor& place, Tensor given, std::int64_t axi
   const Tensor count = include_self ? met + 1 : maximum(met, 1);
   const Tensor quotient = is_float(total.dtype()) ? total / count.to(total.dtype())
                                                   : floor_divide(total, count.to(total.dtype()));
-  return where(met > 0, quotient, untouched);
+  return where(met > 0, quotient, untouched).to(type);
 }
 
 // data with products of the updates of each line. No primitive scatters by products: the updates of

@@ -50,7 +50,7 @@ enum class Scatter { Set, Add, Max, Min, Mean, Prod };
 /// ranks are equal, index's dims are at most those of updates, and but for the axis at most data's.
 /// A product sorts the updates of each line and combines them in log2(updates) steps.
 /// A mean is of the updates and, with `include_self`, of data's element; without it the elements
-/// that any update meets do not count.
+/// that any update meets do not count. It is computed wide and rounded once.
 Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, const Operand& updates,
                Scatter how = Scatter::Set, bool include_self = true);
 Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Number value);

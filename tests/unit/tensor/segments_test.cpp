@@ -112,6 +112,22 @@ TEST(Segments, ScansOfManyElementsAreFewKernels) {
   EXPECT_LE(counters().kernels_launched - before, 44u); // 2 log2(n) steps, two tensors
 }
 
+TEST(Segments, MeansOfMoreThanADTypeCounts) {
+  const auto mean = [](DType type, double value, std::int64_t count) {
+    const Tensor x = full({count}, value, DType::F64).to(type), index = zeros({count}, DType::I64);
+    const double one = segment_reduce(x, index, 1, Scatter::Mean).item<double>();
+    const Tensor other = scatter(zeros({1}, type), 0, index, x, Scatter::Mean, false);
+    EXPECT_EQ(other.dtype(), type);
+    EXPECT_EQ(other.item<double>(), one);
+    return one;
+  };
+  EXPECT_EQ(mean(DType::F16, 0.5, 70000), 0.5); // beyond the largest f16
+  EXPECT_EQ(mean(DType::BF16, 1, 1000), 1);
+  EXPECT_EQ(mean(DType::I8, 1, 256), 1); // 0 in 8 bits
+  EXPECT_EQ(mean(DType::I8, -100, 3), -100);
+  EXPECT_EQ(mean(DType::U8, 200, 600), 200);
+}
+
 TEST(Segments, WindowsOfFewNumbers) {
   for (const bool periodic : {false, true}) {
     EXPECT_EQ(fourier::hann_window(0, periodic).numel(), 0);
