@@ -89,11 +89,17 @@ Tensor cubic_between(const Tensor& a, const Line& line, bool align_corners) {
 }
 
 // The kernels reach over `wide` elements instead of one where the axis becomes smaller, and weights
-// that reach beyond the edge are shared by the others: a product with [size, n].
+// that reach beyond the edge are shared by the others. Elements without a weight are not met: they
+// may be NaN.
 Tensor averaged(const Tensor& a, const Line& line, bool cubic) {
-  const double wide = std::max(line.step, 1.0);
+  const double wide = std::max(line.step, 1.0), radius = (cubic ? 2 : 1) * wide;
+  const auto taps =
+      static_cast<std::int64_t>(std::min(std::ceil(2 * radius) + 1, static_cast<double>(line.n)));
   const Tensor centre = unsqueeze((iota(line.size, DType::F64) + 0.5) * line.step, 1);
-  const Tensor x = abs((iota(line.n, DType::F64) + 0.5 - centre) / wide);
+  const Tensor first =
+      minimum(maximum(floor(centre - radius + 0.5).to(DType::I64), 0), line.n - taps);
+  const Tensor index = first + iota(taps, DType::I64);
+  const Tensor x = abs((index.to(DType::F64) + 0.5 - centre) / wide);
   Tensor weight = relu(1 - x);
   if (cubic) {
     constexpr double s = -0.5;
@@ -101,9 +107,9 @@ Tensor averaged(const Tensor& a, const Line& line, bool cubic) {
     const Tensor outer = ((x * s - 5 * s) * x + 8 * s) * x - 4 * s;
     weight = where(x < 1, inner, where(x < 2, outer, 0));
   }
-  weight = weight / sum(weight, 1, true);
-  const Tensor last = movedim(a, line.axis, -1);
-  return movedim(matmul(last, transpose(weight.to(a.dtype()))), -1, line.axis);
+  weight = (weight / sum(weight, 1, true)).to(a.dtype());
+  const Tensor met = take(movedim(a, line.axis, -1), index, -1);
+  return movedim(sum(where(weight == 0, 0, met * weight), -1), -1, line.axis);
 }
 
 Tensor resized(const Tensor& a, const std::vector<Line>& lines, const InterpolateOptions& options,
@@ -169,9 +175,12 @@ Tensor interpolate_by(const Operand& a, const std::vector<double>& factors,
     if (!(factor > 0) || !std::isfinite(factor))
       fail(ErrorKind::Value, "interpolate_by: a factor of {}; it must be positive", factor);
     const std::int64_t n = a.size(i + 2);
-    lines.push_back({i + 2, n,
-                     static_cast<std::int64_t>(std::floor(static_cast<double>(n) * factor)),
-                     1 / factor, true});
+    const double size = std::floor(static_cast<double>(n) * factor);
+    constexpr double kMost = 1 << 29; // as of sizes that are given
+    if (size > kMost)
+      fail(ErrorKind::Value, "interpolate_by: a factor of {} makes {} elements of {}; at most {}",
+           factor, size, n, kMost);
+    lines.push_back({i + 2, n, static_cast<std::int64_t>(size), 1 / factor, true});
   }
   return resized(a, lines, options, "interpolate_by");
 }

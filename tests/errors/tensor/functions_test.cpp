@@ -338,6 +338,11 @@ TEST(FunctionMessages, AttentionInterpolationAndRandomNumbers) {
       {ErrorKind::Shape, "interpolate: got [2,3]", [] { interpolate(f23, 3); }},
       {ErrorKind::Value, "interpolate: size is 0", [] { interpolate(image, 0); }},
       {ErrorKind::Value, "interpolate_by: a factor of 0", [] { interpolate_by(image, {0}); }},
+      {ErrorKind::Value,
+       "interpolate_by: a factor of 1e+300 makes 5e+300 elements of 5; at most 536870912",
+       [] {
+         interpolate_by(ones({1, 1, 5}), {1e300});
+       }},
       {ErrorKind::Value, "interpolate_by: 3 factors",
        [] {
          interpolate_by(image, {1, 2, 3});

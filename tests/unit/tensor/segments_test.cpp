@@ -128,6 +128,20 @@ TEST(Segments, MeansOfMoreThanADTypeCounts) {
   EXPECT_EQ(mean(DType::U8, 200, 600), 200);
 }
 
+TEST(Segments, AntialiasMeetsNearElementsOnly) {
+  std::vector<float> pixels(64, 1);
+  pixels[0] = kNan;
+  pixels[63] = kInf;
+  const Tensor x = reshape(numbers(pixels), {1, 1, 64});
+  for (const Interpolation mode : {Interpolation::Linear, Interpolation::Cubic}) {
+    const auto y = interpolate(x, 16, {.mode = mode, .antialias = true}).to_vector();
+    EXPECT_TRUE(std::isnan(y[0]));
+    EXPECT_FALSE(std::isfinite(y[15]));
+    for (std::size_t i = 2; i < 14; ++i)
+      EXPECT_NEAR(y[i], 1, 1e-6) << i;
+  }
+}
+
 TEST(Segments, WindowsOfFewNumbers) {
   for (const bool periodic : {false, true}) {
     EXPECT_EQ(fourier::hann_window(0, periodic).numel(), 0);
