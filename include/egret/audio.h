@@ -23,8 +23,8 @@ Sound load_wav(const std::filesystem::path& path);
 void save_wav(const std::filesystem::path& path, const Sound& sound);
 
 /// Samples [..., count] of one rate at another one, [..., ceil(count · to / from)], by a windowed
-/// sinc (Smith 2002): a convolution of which each output of a period has a kernel of its own.
-/// Error(Value) for rates that are not positive.
+/// sinc (Smith 2002); work and memory are in proportion to the samples, whatever the rates.
+/// Error(Value) for rates that are not positive, and where count · to does not fit 64 bits.
 Tensor resampled(const Tensor& samples, std::int64_t from, std::int64_t to);
 
 } // namespace egret::io

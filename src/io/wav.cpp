@@ -5,6 +5,7 @@
 #include "io/byte_order.h"
 #include "io/file.h"
 #include "io/tensor_bytes.h"
+#include "support/checked.h"
 
 #include <algorithm>
 #include <array>
@@ -172,37 +173,45 @@ void save_wav(const std::filesystem::path& path, const Sound& sound) {
 }
 
 Tensor resampled(const Tensor& samples, std::int64_t from, std::int64_t to) {
+  constexpr const char* who = "resampled";
   if (from < 1 || to < 1)
-    fail(ErrorKind::Value, "resampled: from {} to {} samples a second", from, to);
+    fail(ErrorKind::Value, "{}: from {} to {} samples a second", who, from, to);
   if (from == to)
     return samples;
   Shape shape = samples.shape();
   const std::int64_t common = std::gcd(from, to), in = from / common, out = to / common;
-  const std::int64_t count = samples.size(-1), result = (count * out + in - 1) / in;
+  const std::int64_t count = samples.size(-1);
+  // Of `out` parts of a sample each; results are `in` of them apart.
+  const std::int64_t parts = checked_mul(count, out, who),
+                     result = parts / in + (parts % in != 0 ? 1 : 0);
   shape.back() = result;
   if (samples.numel() == 0)
     return zeros(shape, samples.dtype());
   // Of one period of `in` samples and `out` results each result has a kernel of its own: a sinc
   // below both rates' limits, of six zeros a side, under a Hann window.
   constexpr double kZeros = 6, kRolloff = 0.99;
-  const double limit = static_cast<double>(std::min(in, out)) * kRolloff;
-  const auto side = static_cast<std::int64_t>(std::ceil(kZeros * static_cast<double>(in) / limit));
-  std::vector<float> kernel;
-  for (std::int64_t o = 0; o < out; ++o)
-    for (std::int64_t i = -side; i < side + in; ++i) {
-      const double t = (static_cast<double>(i) / static_cast<double>(in) -
-                        static_cast<double>(o) / static_cast<double>(out)) *
-                       limit;
+  const double limit =
+      static_cast<double>(std::min(in, out)) * kRolloff / static_cast<double>(in); // of a sample
+  const auto side = static_cast<std::int64_t>(
+      std::min(std::ceil(kZeros / limit), static_cast<double>(count))); // more meets no sample
+  const std::int64_t kernels = std::min(out, result), taps = 2 * side + 1;
+  std::vector<float> weights;
+  weights.reserve(static_cast<std::size_t>(checked_mul(kernels, taps, who)));
+  for (std::int64_t o = 0; o < kernels; ++o) {
+    const double part = static_cast<double>(o * in % out) / static_cast<double>(out);
+    for (std::int64_t i = -side; i <= side; ++i) {
+      const double t = (static_cast<double>(i) - part) * limit;
       const double x = std::clamp(t, -kZeros, kZeros);
       const double window = std::pow(std::cos(x * std::numbers::pi / kZeros / 2), 2);
       const double sinc = x == 0 ? 1 : std::sin(x * std::numbers::pi) / (x * std::numbers::pi);
-      kernel.push_back(static_cast<float>(sinc * window * limit / static_cast<double>(in)));
+      weights.push_back(static_cast<float>(sinc * window * limit));
     }
-  const std::int64_t rows = samples.numel() / count;
-  const Tensor wide = pad(samples.reshape({rows, 1, count}), {0, 0, side}, {0, 0, side + in}, 0.0);
-  const Tensor periods = conv1d(wide, tensor(kernel, Shape{out, 1, 2 * side + in}), {},
-                                {.stride = in}); // [rows, out, periods]
-  return periods.transpose(1, 2).reshape({rows, -1}).narrow(1, 0, result).reshape(shape);
+  }
+  const Tensor number = positions(result);
+  const Tensor first = floor_divide(number * in, out) - side;
+  const Tensor kernel = take(tensor(weights, Shape{kernels, taps}), number % kernels, 0);
+  const Tensor met = take(samples, unsqueeze(first, 1) + positions(taps), -1); // 0 beyond the ends
+  return sum(met * kernel, -1);
 }
 
 } // namespace egret::io

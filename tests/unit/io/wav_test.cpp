@@ -110,6 +110,17 @@ TEST_F(Wav, ResamplingKeepsToneAndLength) {
     for (std::size_t i = 100; i + 100 < got.size(); ++i) // away from the ends
       EXPECT_NEAR(got[i], expected[i], 0.01) << from << " at " << i;
   }
+  // Rates without a common factor: no more is computed than the samples ask for.
+  for (const std::int64_t from : {16777213, 9973}) {
+    const std::int64_t count = from / 50, results = (count * 16001 + from - 1) / from;
+    const auto got = resampled(tensor(tone(from, count)), from, 16001).to_vector<float>();
+    const auto expected = tone(16001, results);
+    ASSERT_EQ(got.size(), expected.size()) << from;
+    for (std::size_t i = 100; i + 100 < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 0.01) << from << " at " << i;
+  }
+  EXPECT_THROW(resampled(zeros({7}), 1, INT64_MAX), Error);
+  EXPECT_EQ(resampled(ones({7}), INT64_MAX, 1).numel(), 1);
   EXPECT_EQ(resampled(zeros({2, 7}), 3, 2).sizes(), (std::vector<std::int64_t>{2, 5}));
   EXPECT_THROW(resampled(zeros({7}), 0, 2), Error);
   for (const std::vector<std::int64_t>& sizes :
