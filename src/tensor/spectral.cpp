@@ -1,0 +1,344 @@
+// Eigenvalues of symmetric matrices and singular values, by Jacobi's rotations of all pairs of
+// columns, n / 2 of which are disjoint and turn at once.
+#include "egret/functional/linalg.h"
+#include "egret/functional/order.h"
+#include "egret/grad.h"
+#include "support/fail.h"
+#include "tensor/matrices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace egret {
+
+namespace detail {
+
+namespace {
+
+constexpr double kNoResult = std::numeric_limits<double>::quiet_NaN();
+
+double precision(DType type) {
+  return type == DType::F64 ? 0x1p-52 : 0x1p-23;
+}
+
+// Sweeps over all pairs after which what is not 0 beside the diagonal is so by rounding, with one
+// to spare: random, graded, clustered and singular matrices of up to 64 rows take at most 7 in f32,
+// and 5, 9 and 12 of 4, 32 and 64 rows in f64.
+int sweeps(std::int64_t n, DType type) {
+  if (n <= 2)
+    return static_cast<int>(n);
+  const double digits = std::ceil(std::log2(static_cast<double>(n)));
+  return static_cast<int>(type == DType::F64 ? 4 + std::ceil(1.5 * digits) : 3 + digits);
+}
+
+// Who meets whom: in row r of [rounds, n] stands the partner of each column, itself where it has
+// none. Columns whose numbers add up to r meet, modulo an odd number of them; of an even number the
+// last column takes the one that is left (the tournament of Brent and Luk 1985).
+Tensor partners(std::int64_t n) {
+  const std::int64_t rounds = n % 2 == 0 ? n - 1 : n;
+  const Tensor p = reshape(positions(n), {1, n}), r = reshape(positions(rounds), {rounds, 1});
+  const Tensor met = (r - p) % rounds;
+  if (n % 2 != 0)
+    return met;
+  const Tensor last = r * ((rounds + 1) / 2) % rounds; // twice it is r
+  return where(p == n - 1, last, where(met == p, n - 1, met));
+}
+
+// The rotation of columns p and q, at both places: column p becomes cosine p - sine q, and for q
+// the sine has the other sign. `a`, `b` are the diagonal elements at p and q, `e` what is beside
+// them. Elements that are 0 but for rounding stay (`still`), and the larger of both comes first:
+// that keeps graded and clustered matrices at few sweeps (de Rijk 1989).
+struct Rotation {
+  Tensor cosine, sine; ///< [batch, n]
+};
+Rotation rotation(const Tensor& a, const Tensor& b, const Tensor& e, const Tensor& still,
+                  const Tensor& first) {
+  const Tensor x = b - a, y = e * 2;
+  const Tensor side = where(first, number(e, 1), number(e, -1));
+  const Tensor sign_x = where(x == 0, side, where(x < 0, number(e, -1), number(e, 1)));
+  const Tensor size = abs(x) + sqrt(square(x) + square(y));
+  const Tensor tangent = where(still, 0, sign_x * y / where(size == 0, 1, size));
+  const Tensor c = reciprocal(sqrt(square(tangent) + 1)), s = tangent * c;
+  // Both columns change places, one of them with the other sign.
+  const Tensor wrong = where(first, abs(a) < abs(b), abs(b) < abs(a));
+  return {where(wrong, s * side, c), where(wrong, neg(side) * c, s)};
+}
+
+// Rows (columns) turned: by a factor of each and its partner's row.
+Tensor turned(const Tensor& a, const Rotation& r, const Tensor& partner, std::int64_t axis) {
+  const std::int64_t other = axis == 1 ? 2 : 1;
+  return unsqueeze(r.cosine, other) * a - unsqueeze(r.sine, other) * take(a, partner, axis);
+}
+
+// The sign that makes the element of the largest absolute value of each column positive.
+Tensor column_signs(const Tensor& a) {
+  const Tensor at = argmax(abs(a), 1, true);
+  return where(gather(a, 1, at) < 0, number(a, -1), number(a, 1));
+}
+
+// One step to the nearest matrix with orthonormal columns from one that is nearly so (Newton and
+// Schulz).
+Tensor orthonormal(const Tensor& v) {
+  const std::int64_t n = v.size(2);
+  return matmul(v, (eye(n, -1, v.dtype()) * 3 - matmul(transpose(v), v)) * 0.5);
+}
+
+// Of the order of 1: squares neither overflow nor vanish. [batch, 1, 1]
+Tensor magnitude(const Tensor& a) {
+  const Tensor most = max(abs(a), {1, 2}, true);
+  return where(most > 0, most, where(isnan(most), most, number(a, 1)));
+}
+
+struct Spectrum {
+  Tensor values, vectors; ///< [batch, n], [batch, n, n]
+};
+
+// Eigenvalues of symmetric [batch, n, n], ascending, without a gradient.
+Spectrum rotated(const Tensor& given, bool with_vectors) {
+  const NoGrad none;
+  const Expr batch = given.shape()[0];
+  const std::int64_t n = given.size(1);
+  const Tensor scale = magnitude(stopped(given));
+  const Tensor a = stopped(given) / scale;
+  const Tensor table = partners(n), p = positions(n);
+  Tensor w = a, v = expand(eye(n, -1, a.dtype()), a.shape()); // rows of v are the vectors
+  const double still = precision(a.dtype()) / 8;
+  for (int sweep = 0; sweep < sweeps(n, a.dtype()); ++sweep)
+    for (std::int64_t round = 0; round < table.size(0) && n > 1; ++round) {
+      const Tensor q = table.select(0, round);
+      const Tensor flat = reshape(w, {batch, n * n});
+      const Tensor e = take(flat, minimum(p, q) * n + maximum(p, q), 1);
+      const Rotation r = rotation(take(flat, p * (n + 1), 1), take(flat, q * (n + 1), 1), e,
+                                  (abs(e) <= still) | (p == q), p < q);
+      w = turned(turned(w, r, q, 1), r, q, 2);
+      v = turned(v, r, q, 1);
+    }
+  Tensor values = diagonal(w, 0, 1, 2);
+  // A matrix that is not diagonal by now has no result.
+  const double most = 1024 * static_cast<double>(n) * precision(a.dtype());
+  const Tensor row = reshape(p, {n, 1});
+  const Tensor rest = max(where(row == p, 0, abs(w)), {1, 2});
+  const Tensor found = unsqueeze(rest <= most, 1);
+  Tensor vectors;
+  if (with_vectors) {
+    // Quotients of Rayleigh's take off what the steps' rounding has left.
+    vectors = orthonormal(transpose(v));
+    values = sum(vectors * matmul(a, vectors), 1) / sum(square(vectors), 1);
+    values = where(found, values, kNoResult);
+    const Tensor order = argsort(values, 1);
+    vectors = gather(vectors, 2, expand(unsqueeze(order, 1), a.shape()));
+    vectors = where(unsqueeze(found, 2), vectors * column_signs(vectors), kNoResult);
+    values = gather(values, 1, order);
+  } else {
+    values = sort(where(found, values, kNoResult), 1).values;
+  }
+  return {values * reshape(scale, {batch, 1}), vectors};
+}
+
+// 0 where x is 0, with a derivative that is not finite there: what has no derivative says so.
+Tensor without_derivative(const Tensor& x, const Tensor& where_so) {
+  return sqrt(abs(where(where_so, x, 1)));
+}
+
+// x / y, which has no derivative where `none`. `silent`: its derivative is 0 there.
+Tensor quotient(const Tensor& x, const Tensor& y, const Tensor& none, bool silent) {
+  const Tensor safe = x / where(none, 1, y);
+  return where(none, silent ? x * 0 : without_derivative(x, none), safe);
+}
+
+Tensor column(const Tensor& a) {
+  return unsqueeze(a, 2);
+}
+Tensor row(const Tensor& a) {
+  return unsqueeze(a, 1);
+}
+
+// Which pairs of different columns have equal values.
+Tensor equal_pairs(const Tensor& values) {
+  const std::int64_t n = values.size(1);
+  return (row(values) == column(values)) & (reshape(positions(n), {n, 1}) != positions(n));
+}
+
+// The change of eigenvalues and vectors with `da`, at `at`.
+Spectrum change(const Spectrum& at, const Tensor& da, bool silent) {
+  const std::int64_t n = da.size(1);
+  const Tensor p = matmul(matmul(transpose(at.vectors), da), at.vectors);
+  const Tensor own = reshape(positions(n), {n, 1}) == positions(n);
+  const Tensor difference = where(own, number(p, 1), row(at.values) - column(at.values));
+  const Tensor k = quotient(where(own, 0, p), difference, equal_pairs(stopped(at.values)), silent);
+  return {diagonal(p, 0, 1, 2), matmul(at.vectors, k)};
+}
+
+} // namespace
+
+} // namespace detail
+
+namespace linalg {
+
+using namespace detail;
+
+namespace {
+
+constexpr std::int64_t kMostColumns = 512;
+
+void require_columns(std::int64_t n, const char* who) {
+  if (n > kMostColumns)
+    fail(ErrorKind::Value, "{}: matrices of {} columns; rotations are for at most {}", who, n,
+         kMostColumns);
+}
+
+Eigh symmetric_spectrum(const Tensor& a, bool with_vectors, const char* who) {
+  const Matrices m = square_matrices(a, who);
+  require_columns(m.rows, who);
+  if (m.rows == 0)
+    return {m.result(zeros({m.a.shape()[0], 0}, m.a.dtype())), m.result(m.a)};
+  const Tensor symmetric = (m.a + transpose(m.a)) * 0.5;
+  Spectrum s = rotated(symmetric, with_vectors || has_gradient(symmetric));
+  if (has_gradient(symmetric)) {
+    // The rule of the midpoint has the first and second derivatives, and as da is 0 no value.
+    const Tensor da = variation(symmetric);
+    const Spectrum half = change(s, da, true);
+    const Spectrum middle = {s.values + half.values * 0.5, s.vectors + half.vectors * 0.5};
+    const Spectrum whole = change(middle, da, false);
+    s = {s.values + whole.values, s.vectors + whole.vectors};
+  }
+  return {m.result(s.values), with_vectors ? m.result(s.vectors) : Tensor()};
+}
+
+} // namespace
+
+Eigh eigh(const Operand& a) {
+  return symmetric_spectrum(a, true, "eigh");
+}
+
+Tensor eigvalsh(const Operand& a) {
+  return symmetric_spectrum(a, false, "eigvalsh").values;
+}
+
+namespace {
+
+// Thin factors of [batch, m, n], m at least n: a = u diag(s) vᵀ.
+struct Factors {
+  Tensor u, s, v;
+};
+
+// Columns of a turned until they are orthogonal (Hestenes 1958): their lengths are the singular
+// values. Without a gradient.
+Factors orthogonal_columns(const Tensor& given, bool with_vectors) {
+  const NoGrad none;
+  const Expr batch = given.shape()[0];
+  const std::int64_t n = given.size(2);
+  const Tensor scale = magnitude(stopped(given));
+  const double eps = precision(given.dtype());
+  const Tensor table = partners(n), p = positions(n);
+  Tensor w = stopped(given) / scale;
+  Tensor v = expand(eye(n, -1, w.dtype()), {batch, n, n});
+  const Tensor least = square(max(abs(w), {1, 2}, true)).reshape({batch, 1}) * (eps * eps);
+  for (int sweep = 0; sweep < sweeps(n, w.dtype()); ++sweep)
+    for (std::int64_t round = 0; round < table.size(0) && n > 1; ++round) {
+      const Tensor q = table.select(0, round);
+      const Tensor low = take(w, minimum(p, q), 2), high = take(w, maximum(p, q), 2);
+      // One number for both places: they have to turn by the same angle.
+      const Tensor e = take(sum(low * high, 1), minimum(p, q), 1), squares = sum(square(w), 1);
+      const Tensor a = squares, b = take(squares, q, 1);
+      const Tensor still = (square(e) <= a * b * (eps * eps / 4)) | (minimum(a, b) <= least);
+      const Rotation r = rotation(a, b, e, still | (p == q), p < q);
+      w = turned(w, r, q, 2);
+      v = turned(v, r, q, 2);
+    }
+  // Columns that are not orthogonal by now have no result.
+  const Tensor products = matmul(transpose(w), w);
+  const Tensor beside = where(reshape(p, {n, 1}) == p, 0, abs(products));
+  const double most = 1024 * static_cast<double>(n) * eps;
+  const Tensor largest = max(diagonal(products, 0, 1, 2), 1, true);
+  const Tensor found = reshape(max(beside, {1, 2}), {batch, 1}) <= largest * most;
+  const Tensor lengths = where(found, sqrt(sum(square(w), 1)), kNoResult);
+  const Tensor order = argsort(lengths, 1, true);
+  const Tensor s = gather(lengths, 1, order) * reshape(scale, {batch, 1});
+  if (!with_vectors)
+    return {{}, s, {}};
+  const auto sorted = [&](const Tensor& x) {
+    return gather(x, 2, expand(unsqueeze(order, 1), x.shape()));
+  };
+  v = orthonormal(sorted(v));
+  // Columns of length 0 get a direction at right angles to the others.
+  const Qr f = qr(sorted(w));
+  const Tensor sides = where(row(diagonal(f.r, 0, 1, 2)) < 0, number(w, -1), number(w, 1));
+  return {f.q * sides, s, v};
+}
+
+// What a has beside the columns of u: (1 - u uᵀ) a.
+Tensor beside(const Tensor& u, const Tensor& a) {
+  return a - matmul(u, matmul(transpose(u), a));
+}
+
+// The change of the factors with `da`, at `at` (Townsend 2016).
+Factors change(const Factors& at, const Tensor& da, bool silent) {
+  const std::int64_t m = da.size(1), n = da.size(2);
+  const Tensor p = matmul(matmul(transpose(at.u), da), at.v);
+  const Tensor own = reshape(positions(n), {n, 1}) == positions(n);
+  const Tensor difference =
+      where(own, number(p, 1), (row(at.s) - column(at.s)) * (row(at.s) + column(at.s)));
+  const Tensor equal = equal_pairs(stopped(at.s));
+  const auto mixed = [&](const Tensor& x) {
+    return quotient(where(own, 0, x), difference, equal, silent);
+  };
+  const Tensor s_rows = column(at.s), s_columns = row(at.s), t = transpose(p);
+  Tensor u = matmul(at.u, mixed(p * s_columns + s_rows * t));
+  const Tensor v = matmul(at.v, mixed(s_rows * p + t * s_columns));
+  if (m > n) {
+    const Tensor zero = expand(row(stopped(at.s)) == 0, da.shape());
+    u = u + quotient(beside(at.u, matmul(da, at.v)), expand(s_columns, da.shape()), zero, silent);
+  }
+  return {u, diagonal(p, 0, 1, 2), v};
+}
+
+// [batch, rows, columns] of any shape but empty ones.
+Factors thin_factors(const Tensor& given, bool with_vectors) {
+  const bool wide = given.size(1) < given.size(2);
+  const Tensor a = wide ? transpose(given) : given;
+  Factors f = orthogonal_columns(a, with_vectors || has_gradient(a));
+  if (has_gradient(a)) {
+    const Tensor da = variation(a);
+    const Factors half = change(f, da, true);
+    const Factors middle = {f.u + half.u * 0.5, f.s + half.s * 0.5, f.v + half.v * 0.5};
+    const Factors whole = change(middle, da, false);
+    f = {f.u + whole.u, f.s + whole.s, f.v + whole.v};
+  }
+  if (wide)
+    std::swap(f.u, f.v);
+  if (!with_vectors)
+    return f;
+  const Tensor signs = column_signs(stopped(f.u));
+  return {f.u * signs, f.s, f.v * signs};
+}
+
+Svd factors(const Tensor& a, bool with_vectors, const char* who) {
+  const Matrices m = matrices(a, who);
+  require_columns(std::min(m.rows, m.columns), who);
+  const Expr batch = m.a.shape()[0];
+  const std::int64_t k = std::min(m.rows, m.columns);
+  if (k == 0)
+    return {m.result(zeros({batch, m.rows, 0}, m.a.dtype())),
+            m.result(zeros({batch, 0}, m.a.dtype())),
+            m.result(zeros({batch, 0, m.columns}, m.a.dtype()))};
+  const Factors f = thin_factors(m.a, with_vectors);
+  if (!with_vectors)
+    return {{}, m.result(f.s), {}};
+  return {m.result(f.u), m.result(f.s), m.result(transpose(f.v))};
+}
+
+} // namespace
+
+Svd svd(const Operand& a) {
+  return factors(a, true, "svd");
+}
+
+Tensor svdvals(const Operand& a) {
+  return factors(a, false, "svdvals").s;
+}
+
+} // namespace linalg
+
+} // namespace egret
