@@ -14,4 +14,5 @@
 #include "egret/functional/products.h"
 #include "egret/functional/reductions.h"
 #include "egret/functional/shapes.h"
+#include "egret/functional/vision.h"
 #include "egret/random.h"

@@ -45,22 +45,22 @@ struct Span {
 } // namespace
 
 Tensor vander(const Operand& a, std::optional<std::int64_t> columns, bool increasing) {
-  Access::held(a, "vander");
+  constexpr const char* who = "vander";
+  Access::held(a, who);
   if (a.rank() != 1)
-    fail(ErrorKind::Shape, "vander: got {}; a vector is needed", shape_of(a));
+    fail(ErrorKind::Shape, "{}: got {}; a vector is needed", who, shape_of(a));
   const std::int64_t n = columns ? *columns : a.size(0);
   if (n < 0)
-    fail(ErrorKind::Value, "vander: {} columns; the number must not be negative", n);
+    fail(ErrorKind::Value, "{}: {} columns; the number must not be negative", who, n);
   if (n == 0)
     return zeros({a.shape()[0], 0}, a.dtype());
-  const Shape whole = {a.shape()[0], Expr(n)};
-  named("vander", [&] { return expand(constant(a.dtype(), 1), whole); }); // is it possible?
-  std::vector<Tensor> powers = {ones_like(a)};
-  while (std::ssize(powers) < n)
-    powers.push_back(powers.back() * a);
-  if (!increasing)
-    std::reverse(powers.begin(), powers.end());
-  return stack(powers, 1);
+  // Products of ones and what was given: 1, a, a a, ...
+  return named(who, [&] {
+    const Tensor rest = expand(unsqueeze(a, 1), {a.shape()[0], Expr(n)});
+    const Tensor first = reshape(positions(n) == 0, {1, n});
+    const Tensor powers = cumprod(widened(where(first, 1, rest)), 1).to(a.dtype());
+    return increasing ? powers : flip(powers, 1);
+  });
 }
 
 Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
@@ -112,6 +112,62 @@ Tensor cartesian_prod(std::span<const Tensor> lines) {
   for (Tensor& column : columns)
     column = column.flatten();
   return stack(columns, 1);
+}
+
+namespace {
+
+// Calls `visit` with every choice of r of the numbers 0 .. n-1, each at least the one before it, or
+// above it without `again`, in the order of the alphabet.
+template <class F>
+void each_choice(std::int64_t n, std::int64_t r, bool again, F&& visit) {
+  std::vector<std::int64_t> at(static_cast<std::size_t>(r));
+  for (std::size_t i = 0; i < at.size(); ++i)
+    at[i] = again ? 0 : static_cast<std::int64_t>(i);
+  for (;;) {
+    visit(at);
+    std::size_t i = at.size();
+    const auto last = [&](std::size_t k) {
+      return again ? n - 1 : n - static_cast<std::int64_t>(at.size() - k);
+    };
+    while (i > 0 && at[i - 1] == last(i - 1))
+      --i;
+    if (i == 0)
+      return;
+    ++at[i - 1];
+    for (; i < at.size(); ++i)
+      at[i] = again ? at[i - 1] : at[i - 1] + 1;
+  }
+}
+
+} // namespace
+
+Tensor combinations(const Operand& a, std::int64_t r, bool with_replacement) {
+  constexpr const char* who = "combinations";
+  constexpr double kMost = 1 << 24; // numbers of the result
+  Access::held(a, who);
+  if (a.rank() != 1)
+    fail(ErrorKind::Shape, "{}: got {}; a vector is needed", who, shape_of(a));
+  if (r < 0)
+    fail(ErrorKind::Value, "{}: choices of {}; the number must not be negative", who, r);
+  const std::int64_t n = a.size(0);
+  if (r == 0)
+    return zeros({0}, a.dtype());
+  if (n == 0 || (r > n && !with_replacement))
+    return zeros({0, r}, a.dtype());
+  // (n over r), of which each partial product is such a number.
+  const double all = static_cast<double>(with_replacement ? n + std::min(r, std::int64_t{1} << 40) - 1 : n);
+  double count = 1;
+  for (std::int64_t i = 0; i < r && count * static_cast<double>(r) <= kMost; ++i)
+    count = count * (all - static_cast<double>(i)) / static_cast<double>(i + 1);
+  if (count * static_cast<double>(r) > kMost && n > 1)
+    fail(ErrorKind::Value, "{}: the choices of {} of {} elements are too many", who, r, n);
+  if (static_cast<double>(r) > kMost)
+    fail(ErrorKind::Value, "{}: the choices of {} of {} elements are too many", who, r, n);
+  std::vector<std::int64_t> index;
+  each_choice(n, r, with_replacement,
+              [&](const auto& at) { index.insert(index.end(), at.begin(), at.end()); });
+  const auto rows = static_cast<std::int64_t>(index.size()) / r;
+  return take(a, tensor(index, Shape{rows, r}), 0);
 }
 
 Tensor channel_shuffle(const Operand& a, std::int64_t groups) {

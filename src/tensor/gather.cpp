@@ -481,6 +481,23 @@ Tensor bincount(const Operand& index, std::int64_t length, const Operand& weight
   return index_add(none, index.flatten(), counted.flatten(), 0);
 }
 
+std::vector<Tensor> unravel_index(const Operand& index, const Shape& shape) {
+  constexpr const char* who = "unravel_index";
+  Access::held(index, who);
+  require_integer(index, who, "the indices");
+  const auto sizes = concrete(shape, who);
+  std::vector<Tensor> coordinates(sizes.size());
+  Tensor rest = index.to(DType::I64);
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] < 1)
+      fail(ErrorKind::Shape, "{}: a shape of {}; its sizes must be positive", who,
+           to_string(shape));
+    coordinates[i] = rest % sizes[i];
+    rest = floor_divide(rest, sizes[i]);
+  }
+  return coordinates;
+}
+
 Tensor isin(const Operand& a, const Operand& set) {
   Access::held(a, "isin");
   Access::held(set, "isin");

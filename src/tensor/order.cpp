@@ -264,8 +264,17 @@ EGRET_QUANTILE(quantile, false)
 EGRET_QUANTILE(nanquantile, true)
 #undef EGRET_QUANTILE
 
-Tensor searchsorted(const Operand& line, const Operand& values, bool right) {
+Tensor searchsorted(const Operand& line, const Operand& values, bool right,
+                    const Operand& sorter) {
   constexpr const char* who = "searchsorted";
+  if (sorter.defined()) {
+    Access::held(line, who);
+    require_integer(sorter, who, "the sorter");
+    if (line.rank() < 1 || sorter.shape() != line.shape())
+      fail(ErrorKind::Shape, "{}: sorter {} does not fit {}; shapes must be equal", who,
+           shape_of(sorter), shape_of(line));
+    return searchsorted(gather(line, -1, sorter), values, right);
+  }
   const Pair operands = promoted(line, values, who);
   const Tensor &sorted = operands.a, &wanted = operands.b;
   if (sorted.rank() < 1)

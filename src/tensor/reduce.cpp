@@ -196,16 +196,16 @@ Tensor log_softmax(const Operand& a, std::int64_t axis) {
   return rounded_to(low - log(sum(exp(low), axis, true)), x.dtype());
 }
 
-Tensor logsumexp(const Operand& a, std::int64_t axis, bool keepdim) {
-  const Tensor x = as_float(a, "logsumexp");
-  axis = axis_of(axis, x.rank(), x.shape(), "logsumexp");
+Tensor logsumexp(const Operand& a, const Axes& axes, bool keepdim) {
+  constexpr const char* who = "logsumexp";
+  const Tensor x = as_float(a, who);
+  const auto list = axes_of(axes, x.shape(), who);
   // Where the largest is infinite, x - x would be NaN; 0 is as good a shift as any.
   const Tensor wide = widened(x);
-  const Tensor highest =
-      unary(Op::StopGradient, reduce(Op::ReduceMax, wide, {axis}, true, "logsumexp"), "logsumexp");
+  const Tensor highest = unary(Op::StopGradient, reduce(Op::ReduceMax, wide, list, true, who), who);
   const Tensor top = where(isfinite(highest), highest, 0);
-  const Tensor total = log(sum(exp(wide - top), axis, true)) + top;
-  return rounded_to(keepdim ? total : total.squeeze(axis), x.dtype());
+  const Tensor rest = log(sum(exp(wide - top), list, keepdim));
+  return rounded_to(rest + (keepdim ? top : reshape(top, rest.shape())), x.dtype());
 }
 
 Tensor amax(const Operand& a, const Axes& axes, bool keepdim) {

@@ -271,6 +271,40 @@ std::vector<Tensor> chunk(const Operand& a, std::int64_t parts, std::int64_t axi
   return split(a, length, axis);
 }
 
+std::vector<Tensor> tensor_split(const Operand& a, std::int64_t parts, std::int64_t axis) {
+  constexpr const char* who = "tensor_split";
+  Access::held(a, who);
+  axis = axis_of(axis, a.rank(), a.shape(), who);
+  if (parts <= 0)
+    fail(ErrorKind::Value, "{}: {} parts are not possible; the number must be positive", who,
+         parts);
+  require_parts(parts, who);
+  const std::int64_t length = a.size(axis) / parts, longer = a.size(axis) % parts;
+  std::vector<Tensor> slices;
+  for (std::int64_t i = 0; i < parts; ++i)
+    slices.push_back(a.narrow(axis, i * length + std::min(i, longer), length + (i < longer)));
+  return slices;
+}
+
+std::vector<Tensor> tensor_split(const Operand& a, const std::vector<std::int64_t>& places,
+                                 std::int64_t axis) {
+  constexpr const char* who = "tensor_split";
+  Access::held(a, who);
+  axis = axis_of(axis, a.rank(), a.shape(), who);
+  const std::int64_t size = a.size(axis);
+  const auto clamped = [&](std::int64_t place) {
+    return std::clamp(place < 0 ? std::max(place, -size) + size : place, std::int64_t{0}, size);
+  };
+  std::vector<Tensor> slices;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i <= places.size(); ++i) {
+    const std::int64_t end = i < places.size() ? clamped(places[i]) : size;
+    slices.push_back(a.narrow(axis, begin, std::max(end - begin, std::int64_t{0})));
+    begin = end;
+  }
+  return slices;
+}
+
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            Number value) {
   Access::held(a, "pad");

@@ -1,8 +1,12 @@
 // Differences, integrals, histograms and covariances.
 #include "egret/functional/indices.h"
+#include "egret/functional/order.h"
 
 #include "support/fail.h"
 #include "tensor/ops.h"
+
+#include <cmath>
+#include <vector>
 
 namespace egret {
 
@@ -64,10 +68,14 @@ Tensor diff(const Operand& a, std::int64_t times, std::int64_t axis) {
   axis = axis_of(axis, a.rank(), a.shape(), "diff");
   if (times < 0)
     fail(ErrorKind::Value, "diff: {} times; the number must not be negative", times);
+  const Expr& size = a.shape()[static_cast<std::size_t>(axis)];
+  if (size.is_constant() && size.value() <= times)
+    return a.narrow(axis, 0, 0);
+  constexpr std::int64_t kMost = 1024; // each is recorded
+  if (times > kMost)
+    fail(ErrorKind::Value, "diff: {} times; the number must be at most {}", times, kMost);
   Tensor result = a.clone();
   for (std::int64_t i = 0; i < times; ++i) {
-    if (result.shape()[static_cast<std::size_t>(axis)] == Expr(0))
-      break;
     const auto [later, earlier] = neighbours(result, axis);
     result = a.dtype() == DType::Bool ? later ^ earlier : later - earlier;
   }
@@ -87,6 +95,110 @@ Tensor cumulative_trapezoid(const Operand& a, double dx, std::int64_t axis) {
 Tensor cumulative_trapezoid(const Operand& a, const Operand& x, std::int64_t axis) {
   Access::held(x, "cumulative_trapezoid");
   return integral(a, x, 1, axis, true, "cumulative_trapezoid");
+}
+
+namespace {
+
+// Along an axis that is the last one. `x` empty: neighbours are `step` apart.
+Tensor derivative(const Tensor& a, double step, const Tensor& x, int edge_order) {
+  const std::int64_t n = a.size(-1);
+  const auto at = [&](std::int64_t i, std::int64_t length) { return a.narrow(-1, i, length); };
+  // Distances before and behind the elements from `begin` on.
+  const auto distance = [&](std::int64_t begin, std::int64_t length) {
+    return x.defined() ? x.narrow(0, begin + 1, length) - x.narrow(0, begin, length)
+                       : expand(constant(a.dtype(), step), {length});
+  };
+  Tensor first = (at(1, 1) - at(0, 1)) / distance(0, 1);
+  Tensor last = (at(n - 1, 1) - at(n - 2, 1)) / distance(n - 2, 1);
+  if (edge_order == 2) {
+    const auto end = [&](std::int64_t i, const Tensor& near, const Tensor& far, double side) {
+      const std::int64_t inner = i == 0 ? 1 : n - 2, other = i == 0 ? 2 : n - 3;
+      const Tensor both = near + far;
+      return (at(inner, 1) * (both / (near * far)) - at(i, 1) * ((near + both) / (near * both)) -
+              at(other, 1) * (near / (far * both))) *
+             side;
+    };
+    first = end(0, distance(0, 1), distance(1, 1), 1);
+    last = end(n - 1, distance(n - 2, 1), distance(n - 3, 1), -1);
+  }
+  if (n == 2)
+    return cat({first, last}, -1);
+  const Tensor low = distance(0, n - 2), high = distance(1, n - 2), both = low + high;
+  const Tensor inner =
+      x.defined() ? at(1, n - 2) * ((high - low) / (low * high)) - at(0, n - 2) * (high / (low * both)) +
+                        at(2, n - 2) * (low / (high * both))
+                  : (at(2, n - 2) - at(0, n - 2)) / both;
+  return cat({first, inner, last}, -1);
+}
+
+} // namespace
+
+std::vector<Tensor> gradient(const Operand& a, const GradientOptions& options) {
+  constexpr const char* who = "gradient";
+  const Tensor x = as_float(a, who);
+  const auto list = axes_of(options.axes, x.shape(), who);
+  if (options.edge_order != 1 && options.edge_order != 2)
+    fail(ErrorKind::Value, "{}: an edge order of {}; it is 1 or 2", who, options.edge_order);
+  const bool placed = !options.coordinates.empty();
+  const std::size_t given = placed ? options.coordinates.size() : options.spacing.size();
+  if (given != list.size() && (placed || given != 1))
+    fail(ErrorKind::Value, "{}: {} of {} axes; {}one for each is needed", who,
+         placed ? fmt::format("coordinates of {}", given) : fmt::format("a spacing of {}", given),
+         list.size(), placed ? "" : "one for all or ");
+  // Axes are ascending; what was given follows the user's order.
+  std::vector<std::int64_t> named_axes = options.axes.list();
+  for (std::int64_t& axis : named_axes)
+    axis = axis_of(axis, x.rank(), x.shape(), who);
+  if (options.axes.all())
+    named_axes = list;
+  std::vector<Tensor> result;
+  for (std::size_t i = 0; i < named_axes.size(); ++i) {
+    const std::int64_t axis = named_axes[i];
+    if (x.size(axis) < options.edge_order + 1)
+      fail(ErrorKind::Shape, "{}: axis {} of {} is too short; at least {} elements are needed", who,
+           axis, shape_of(a), options.edge_order + 1);
+    const double step = placed ? 1 : options.spacing[given == 1 ? 0 : i];
+    if (step == 0 || !std::isfinite(step))
+      fail(ErrorKind::Value, "{}: a spacing of {}; it must be a finite number, and not 0", who,
+           step);
+    const Tensor line = movedim(widened(x), axis, -1);
+    Tensor places;
+    if (placed) {
+      const Tensor& own = options.coordinates[i];
+      Access::held(own, who);
+      if (own.shape() != Shape{x.shape()[static_cast<std::size_t>(axis)]})
+        fail(ErrorKind::Shape, "{}: coordinates {} do not fit axis {} of {}", who, shape_of(own),
+             axis, shape_of(a));
+      places = own.to(line.dtype());
+    }
+    const Tensor y = derivative(line, step, places, options.edge_order);
+    result.push_back(rounded_to(movedim(y, -1, axis), x.dtype()));
+  }
+  return result;
+}
+
+Tensor histogram(const Operand& a, const Operand& edges, const Operand& weights, bool density) {
+  constexpr const char* who = "histogram";
+  Access::held(a, who);
+  Access::held(edges, who);
+  if (edges.rank() != 1 || edges.size(0) < 2)
+    fail(ErrorKind::Shape, "{}: edges {}; a vector of at least two is needed", who,
+         shape_of(edges));
+  if (weights.defined() && weights.shape() != a.shape())
+    fail(ErrorKind::Shape, "{}: weights {} do not fit {}; shapes must be equal", who,
+         shape_of(weights), shape_of(a));
+  const DType type = a.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  const std::int64_t bins = edges.size(0) - 1;
+  const Tensor x = a.detach().to(type).flatten(), line = edges.detach().to(type);
+  const Tensor last = line.narrow(0, bins, 1);
+  const Tensor above = searchsorted(line, x, true) - 1;
+  const Tensor bin = where(x == last, bins - 1, where((x >= line.narrow(0, 0, 1)) & (x < last), above, -1));
+  const Tensor counted =
+      weights.defined() ? weights.detach().to(type).flatten() : ones(x.shape(), type);
+  const Tensor sums = bincount(bin, bins, counted);
+  if (!density)
+    return sums;
+  return sums / (sum(sums) * (line.narrow(0, 1, bins) - line.narrow(0, 0, bins)));
 }
 
 Tensor histc(const Operand& a, std::int64_t bins, double low, double high) {

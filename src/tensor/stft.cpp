@@ -66,6 +66,82 @@ DType wide_type(const Tensor& a) {
   return a.dtype() == DType::F64 ? DType::F64 : DType::F32;
 }
 
+// The frames of a signal times the window, [..., frames, n_fft] in the type of the arithmetic.
+Tensor frames_in(const Tensor& a, const Frames& f, PadMode mode, const char* who) {
+  if (a.rank() < 1 || !a.shape().back().is_constant())
+    fail(ErrorKind::Shape, "{}: got {}; it must be [..., samples], a known number of them", who,
+         shape_of(a));
+  const std::int64_t samples = a.size(-1), mirrored = mode == PadMode::Reflect ? 1 : 0;
+  if (samples < f.n - 2 * f.before ||
+      (f.before > 0 && mode != PadMode::Replicate && samples < f.before + mirrored) || samples < 1)
+    fail(ErrorKind::Shape, "{}: {} samples are too few for frames of {}{}", who, samples, f.n,
+         f.before > 0 ? fmt::format(" around them, which {} on either side", f.before) : "");
+  Tensor x = a.to(wide_type(a));
+  if (f.before > 0) {
+    std::vector<std::int64_t> around(a.shape().size(), 0);
+    around.back() = f.before;
+    x = pad(x, around, around, mode);
+  }
+  x = egret::unfold(x, -1, f.n, f.hop);
+  return f.window.defined() ? x * f.window : x;
+}
+
+void require_parts_alike(const Complex& a, const char* who) {
+  Access::held(a.real, who);
+  Access::held(a.imag, who);
+  if (a.real.shape() != a.imag.shape())
+    fail(ErrorKind::Shape, "{}: a real part {} and an imaginary part {}; shapes must be equal", who,
+         shape_of(a.real), shape_of(a.imag));
+  if (a.real.dtype() != a.imag.dtype())
+    fail(ErrorKind::DType, "{}: a real part of {} and an imaginary part of {}; dtypes must be equal",
+         who, name_of(a.real.dtype()), name_of(a.imag.dtype()));
+}
+
+DType float_type(const Tensor& a) {
+  return is_float(a.dtype()) ? a.dtype() : DType::F32;
+}
+
+// Frames as rows, [..., frames, n_fft], overlapped and added, over the overlapped squares of the
+// window.
+Tensor overlapped(const Tensor& frames, const Frames& f, std::optional<std::int64_t> length,
+                  const char* who) {
+  const std::int64_t count = frames.size(-2);
+  const std::int64_t all = checked_add(
+      f.n, checked_mul(f.hop, count - 1, fmt::format("{}: hop", who)), fmt::format("{}: samples", who));
+  const Tensor window = f.window.defined() ? f.window : ones({f.n}, frames.dtype());
+  const FoldOptions overlap{.stride = f.hop};
+  Shape shape(frames.shape().begin(), frames.shape().end() - 2);
+  Expr signals(1);
+  for (const Expr& dim : shape)
+    signals = signals * dim;
+  const Tensor columns = transpose(reshape(frames * window, {signals, count, f.n}));
+  Tensor sums = fold1d(columns, all, f.n, overlap);
+  Tensor weight = fold1d(expand(unsqueeze(square(window), 1), {f.n, count}), all, f.n, overlap);
+  const std::int64_t kept =
+      std::min(length.value_or(all), all - f.before - (length ? 0 : f.before));
+  sums = sums.narrow(-1, f.before, kept);
+  weight = weight.narrow(-1, f.before, kept);
+  const Tensor met = weight > 1e-11;
+  Tensor y = where(met, sums / where(met, weight, 1), 0);
+  if (length && *length > kept)
+    y = pad(y, {0, 0, 0}, {0, 0, *length - kept});
+  shape.push_back(length.value_or(kept));
+  return reshape(y, shape);
+}
+
+// Frames of a transform as rows, checked.
+Complex transform_rows(const Complex& a, std::int64_t rows, std::optional<std::int64_t> length,
+                       const char* who) {
+  if (a.real.rank() < 2 || !(a.real.shape()[a.real.shape().size() - 2] == Expr(rows)) ||
+      !a.real.shape().back().is_constant() || a.real.size(-1) < 1)
+    fail(ErrorKind::Shape, "{}: got {}; it must be [..., {}, frames], a known number of them", who,
+         shape_of(a.real), rows);
+  if (length && *length < 0)
+    fail(ErrorKind::Value, "{}: a length of {}; it must not be negative", who, *length);
+  const DType type = wide_type(a.real);
+  return {transpose(a.real.to(type)), transpose(a.imag.to(type))};
+}
+
 } // namespace
 
 Tensor hann_window(std::int64_t n, bool periodic) {
@@ -96,75 +172,47 @@ Tensor kaiser_window(std::int64_t n, bool periodic, double beta) {
 Complex stft(const Operand& a, std::int64_t n_fft, const StftOptions& options) {
   constexpr const char* who = "stft";
   Access::held(a, who);
-  if (a.rank() < 1 || !a.shape().back().is_constant())
-    fail(ErrorKind::Shape, "{}: got {}; it must be [..., samples], a known number of them", who,
-         shape_of(a));
-  const DType type = is_float(a.dtype()) ? a.dtype() : DType::F32;
-  Tensor x = a.to(wide_type(a));
-  const Frames f = frames_of(n_fft, options, x.dtype(), who);
-  const std::int64_t samples = a.size(-1), mirrored = options.pad == PadMode::Reflect ? 1 : 0;
-  if (samples < n_fft - 2 * f.before ||
-      (f.before > 0 && options.pad != PadMode::Replicate && samples < f.before + mirrored) ||
-      samples < 1)
-    fail(ErrorKind::Shape, "{}: {} samples are too few for frames of {}{}", who, samples, n_fft,
-         f.before > 0 ? fmt::format(" around them, which {} on either side", f.before) : "");
-  if (f.before > 0) {
-    std::vector<std::int64_t> around(a.shape().size(), 0);
-    around.back() = f.before;
-    x = pad(x, around, around, options.pad);
-  }
-  x = egret::unfold(x, -1, n_fft, f.hop);
-  if (f.window.defined())
-    x = x * f.window;
-  const Complex y = rfft(x, -1, f.norm);
+  const Frames f = frames_of(n_fft, options, wide_type(a), who);
+  const Tensor x = frames_in(a, f, options.pad, who);
+  const Complex y =
+      options.onesided ? rfft(x, -1, f.norm) : fft({x, zeros_like(x)}, -1, f.norm);
+  const DType type = float_type(a);
+  return {transpose(y.real).to(type), transpose(y.imag).to(type)};
+}
+
+Complex stft(const Complex& a, std::int64_t n_fft, const StftOptions& options) {
+  constexpr const char* who = "stft";
+  require_parts_alike(a, who);
+  const Frames f = frames_of(n_fft, options, wide_type(a.real), who);
+  const Complex y = fft(
+      {frames_in(a.real, f, options.pad, who), frames_in(a.imag, f, options.pad, who)}, -1, f.norm);
+  const DType type = float_type(a.real);
   return {transpose(y.real).to(type), transpose(y.imag).to(type)};
 }
 
 Tensor istft(const Complex& a, std::int64_t n_fft, const StftOptions& options,
              std::optional<std::int64_t> length) {
   constexpr const char* who = "istft";
-  Access::held(a.real, who);
-  Access::held(a.imag, who);
-  if (a.real.shape() != a.imag.shape())
-    fail(ErrorKind::Shape, "{}: a real part {} and an imaginary part {}; shapes must be equal", who,
-         shape_of(a.real), shape_of(a.imag));
-  const DType type = is_float(a.real.dtype()) ? a.real.dtype() : DType::F32;
+  require_parts_alike(a, who);
   const Frames f = frames_of(n_fft, options, wide_type(a.real), who);
-  if (a.real.rank() < 2 || !(a.real.shape()[a.real.shape().size() - 2] == Expr(n_fft / 2 + 1)) ||
-      !a.real.shape().back().is_constant() || a.real.size(-1) < 1)
-    fail(ErrorKind::Shape, "{}: got {}; it must be [..., {}, frames], a known number of them", who,
-         shape_of(a.real), n_fft / 2 + 1);
-  if (length && *length < 0)
-    fail(ErrorKind::Value, "{}: a length of {}; it must not be negative", who, *length);
-  const std::int64_t frames = a.real.size(-1);
-  const std::int64_t all =
-      checked_add(n_fft, checked_mul(f.hop, frames - 1, "istft: hop"), "istft: samples");
-  const auto given = [&](const Tensor& part) { return transpose(part.to(wide_type(a.real))); };
-  const Tensor window = f.window.defined() ? f.window : ones({n_fft}, wide_type(a.real));
-  const Tensor x = named(who,
-                         [&] {
-                           return irfft({given(a.real), given(a.imag)}, n_fft, -1, f.norm);
-                         }) *
-                   window;
-  // Frames as columns, overlapped and added.
-  const FoldOptions overlap{.stride = f.hop};
-  Shape shape(a.real.shape().begin(), a.real.shape().end() - 2);
-  Expr signals(1);
-  for (const Expr& dim : shape)
-    signals = signals * dim;
-  Tensor sums = fold1d(transpose(reshape(x, {signals, frames, n_fft})), all, n_fft, overlap);
-  const Tensor squares = expand(unsqueeze(square(window), 1), {n_fft, frames});
-  Tensor weight = fold1d(squares, all, n_fft, overlap);
-  const std::int64_t kept =
-      std::min(length.value_or(all), all - f.before - (length ? 0 : f.before));
-  sums = sums.narrow(-1, f.before, kept);
-  weight = weight.narrow(-1, f.before, kept);
-  const Tensor met = weight > 1e-11;
-  Tensor y = where(met, sums / where(met, weight, 1), 0);
-  if (length && *length > kept)
-    y = pad(y, {0, 0, 0}, {0, 0, *length - kept});
-  shape.push_back(length.value_or(kept));
-  return reshape(y, shape).to(type);
+  const Complex rows =
+      transform_rows(a, options.onesided ? n_fft / 2 + 1 : n_fft, length, who);
+  const Tensor frames = named(who, [&] {
+    return options.onesided ? irfft(rows, n_fft, -1, f.norm) : ifft(rows, -1, f.norm).real;
+  });
+  return overlapped(frames, f, length, who).to(float_type(a.real));
+}
+
+Complex complex_istft(const Complex& a, std::int64_t n_fft, const StftOptions& options,
+                      std::optional<std::int64_t> length) {
+  constexpr const char* who = "complex_istft";
+  require_parts_alike(a, who);
+  const Frames f = frames_of(n_fft, options, wide_type(a.real), who);
+  const Complex frames =
+      named(who, [&] { return ifft(transform_rows(a, n_fft, length, who), -1, f.norm); });
+  const DType type = float_type(a.real);
+  return {overlapped(frames.real, f, length, who).to(type),
+          overlapped(frames.imag, f, length, who).to(type)};
 }
 
 } // namespace egret::fourier

@@ -85,16 +85,25 @@ struct StftOptions {
   bool center = true;
   PadMode pad = PadMode::Reflect; ///< what stft() pads with
   bool normalized = false;        ///< by 1/√n_fft
+  /// Half of the frequencies, of which the others are the conjugates; else all n_fft, which complex
+  /// signals always have.
+  bool onesided = true;
 };
 /// Transforms of frames: real signals [..., samples] give [..., n_fft / 2 + 1, frames], each frame
-/// of n_fft samples times the window (torch.stft, onesided). Error(Value) for sizes that are not
-/// positive, Error(Shape) for a window or a signal that does not fit.
+/// of n_fft samples times the window (torch.stft); [..., n_fft, frames] unless `onesided`. Error(Value)
+/// for sizes that are not positive, Error(Shape) for a window or a signal that does not fit.
 Complex stft(const Operand& a, std::int64_t n_fft, const StftOptions& options = {});
+/// The same of complex signals: [..., n_fft, frames], whatever `onesided` says.
+Complex stft(const Complex& a, std::int64_t n_fft, const StftOptions& options = {});
 /// The signal whose frames are nearest to `a` in the least squares (Griffin and Lim 1984): frames
 /// times the window, overlapped and added, over the overlapped squares of the window; 0 where these
 /// are below 1e-11. [..., samples], as many as lie between the centres of the first and the last
 /// frame (without `center`, as the frames have), or `length` of them, zeros beyond the frames.
 Tensor istft(const Complex& a, std::int64_t n_fft, const StftOptions& options = {},
              std::optional<std::int64_t> length = {});
+/// The complex signal of [..., n_fft, frames], whatever `onesided` says (return_complex=True in
+/// PyTorch).
+Complex complex_istft(const Complex& a, std::int64_t n_fft, const StftOptions& options = {},
+                      std::optional<std::int64_t> length = {});
 
 } // namespace egret::fourier

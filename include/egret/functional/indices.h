@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 namespace egret {
 
@@ -121,6 +122,10 @@ Tensor masked_select(const Operand& a, const Operand& mask);
 /// How often each of 0 .. length-1 stands in `index`, i64, or the sums of their weights. Others do
 /// not count.
 Tensor bincount(const Operand& index, std::int64_t length, const Operand& weights = {});
+/// The coordinates of row-major numbers in a tensor of `shape` (known sizes): one i64 tensor an
+/// axis. What an index below 0 or beyond the elements gives is not defined. Error(Shape) for an
+/// empty or negative dim.
+std::vector<Tensor> unravel_index(const Operand& index, const Shape& shape);
 Tensor isin(const Operand& a, const Operand& set); ///< bool; every element against all of the set
 
 /// data with source's positions along an axis put at those of a vector: source has data's shape but

@@ -111,6 +111,17 @@ Tensor nan_to_num(const Operand& a, double nan = 0, std::optional<double> posinf
 Tensor erfinv(const Operand& a);  ///< the x with erf(x) = a; ±inf at ±1, NaN beyond
 Tensor lgamma(const Operand& a);  ///< log |Γ(a)|, in f64 inside; inf at 0, -1, -2 ...
 Tensor digamma(const Operand& a); ///< the derivative of log Γ, in f64 inside; NaN at -1, -2 ...
+/// The n-th derivative of digamma, in f64 inside; inf or NaN at 0, -1, -2 ... Error(Value) unless n
+/// is from 0 to 100.
+Tensor polygamma(std::int64_t n, const Operand& a);
+/// Hurwitz's zeta function Σ (q + k)^-x over k from 0, in f64 inside: inf for x = 1 and for q = 0,
+/// -1, -2 ..., NaN for x < 1 and for other q below 0.
+Tensor zeta(const Arg& x, const Arg& q);
+/// The regularized incomplete gamma functions for a > 0, x >= 0 (NaN elsewhere): the part of the
+/// integral of t^(a-1) exp(-t) below x, and above it. In f64 inside, within 1e-13 of the larger one
+/// for a up to 1e6. Gradients for x alone: Error(Unsupported) where `a` requires one.
+Tensor gammainc(const Arg& a, const Arg& x);
+Tensor gammaincc(const Arg& a, const Arg& x);
 // The normal distribution, entropies and Bessel functions (torch.special), in f64 inside. f16, bf16
 // and f32 are rounded once; integers are computed as f32.
 Tensor erfcx(const Operand& a); ///< exp(a²) erfc(a), without underflow; inf below -26.6

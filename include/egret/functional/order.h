@@ -58,8 +58,10 @@ Tensor nanquantile(const Operand& a, std::initializer_list<double> q, std::int64
 
 /// For each value the first position (i64) at which it could stand in a sorted line: before equal
 /// ones, or behind them with `right`. A search by halves. `line` is a vector, or has the values'
-/// dims but for the last.
-Tensor searchsorted(const Operand& line, const Operand& values, bool right = false);
+/// dims but for the last. `sorter`, integers of the line's shape: argsort() of a line that is not
+/// sorted itself. Error(Shape) where shapes do not fit, Error(DType) for a sorter of no integers.
+Tensor searchsorted(const Operand& line, const Operand& values, bool right = false,
+                    const Operand& sorter = {});
 /// searchsorted with boundaries as the vector, whose values come first.
 Tensor bucketize(const Operand& values, const Operand& boundaries, bool right = false);
 

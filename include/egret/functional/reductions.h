@@ -42,7 +42,9 @@ Tensor cumprod(const Operand& a, std::int64_t axis);
 /// Along one axis, in the dtype of floats, f32 of integers.
 Tensor softmax(const Operand& a, std::int64_t axis = -1);
 Tensor log_softmax(const Operand& a, std::int64_t axis = -1);
-Tensor logsumexp(const Operand& a, std::int64_t axis = -1, bool keepdim = false);
+/// log of the sum of exp over one or several axes, without overflow; -inf of nothing. Dtypes as
+/// softmax().
+Tensor logsumexp(const Operand& a, const Axes& axes = -1, bool keepdim = false);
 
 Tensor amax(const Operand& a, const Axes& axes = {}, bool keepdim = false); ///< max
 Tensor amin(const Operand& a, const Axes& axes = {}, bool keepdim = false); ///< min
@@ -87,7 +89,9 @@ Tensor
 associative_scan(const std::function<Tensor(const Tensor& before, const Tensor& after)>& combine,
                  const Operand& a, std::int64_t axis = 0, bool reverse = false);
 
-/// Differences of neighbours along an axis, `times` over; of bools whether they differ.
+/// Differences of neighbours along an axis, `times` over; of bools whether they differ. Nothing is
+/// left of an axis of at most `times` elements. Error(Value) for a negative number of times, or one
+/// above 1024 that leaves something.
 Tensor diff(const Operand& a, std::int64_t times = 1, std::int64_t axis = -1);
 /// The integral along an axis by trapezoids of width dx, or between the points x (of a's shape, or
 /// a vector along the axis); and those up to each place but the first.
@@ -95,9 +99,25 @@ Tensor trapezoid(const Operand& a, double dx = 1, std::int64_t axis = -1);
 Tensor trapezoid(const Operand& a, const Operand& x, std::int64_t axis = -1);
 Tensor cumulative_trapezoid(const Operand& a, double dx = 1, std::int64_t axis = -1);
 Tensor cumulative_trapezoid(const Operand& a, const Operand& x, std::int64_t axis = -1);
+struct GradientOptions {
+  std::vector<double> spacing = {1};   ///< between neighbours: one for all axes, or one for each
+  std::vector<Tensor> coordinates = {}; ///< instead of it, a vector of positions for each axis
+  Axes axes = {};
+  int edge_order = 1; ///< 2: the ends by three elements
+};
+/// The derivative along each axis, in a's shape (torch.gradient, numpy.gradient): central
+/// differences, of second order also where distances differ, one-sided at both ends. In the dtype
+/// of floats, f32 of integers. Error(Shape) for an axis of less than edge_order + 1 elements and for
+/// coordinates that do not fit, Error(Value) for a spacing of 0 and other edge orders.
+std::vector<Tensor> gradient(const Operand& a, const GradientOptions& options = {});
 /// How many elements lie in each of `bins` equal parts of low..high, high included, in a's dtype;
 /// low == high: of the range of the elements. Others and NaN do not count.
 Tensor histc(const Operand& a, std::int64_t bins = 100, double low = 0, double high = 0);
+/// How many elements, or the sum of `weights` (of a's shape) of those, lie between neighbours of
+/// ascending `edges` [n + 1], the last one included: [n], f32, of f64 f64. Others and NaN do not
+/// count. `density`: over the total and the widths, so that the integral is 1. Without gradients.
+Tensor histogram(const Operand& a, const Operand& edges, const Operand& weights = {},
+                 bool density = false);
 /// The covariances [n, n] of variables a [n, observations], over observations - correction; and
 /// those divided by the deviations.
 Tensor cov(const Operand& a, double correction = 1);

@@ -1,0 +1,151 @@
+// Boxes: their overlap, and the suppression of those that overlap better ones.
+#include "egret/functional/indices.h"
+#include "egret/functional/order.h"
+#include "egret/functional/vision.h"
+
+#include "support/fail.h"
+#include "tensor/ops.h"
+
+#include <cmath>
+#include <vector>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+// Boxes in the type of the arithmetic.
+Tensor boxes_of(const Tensor& given, bool set, const char* who) {
+  const Tensor boxes = as_float(given, who);
+  if (boxes.rank() < 1 || !(boxes.shape().back() == Expr(4)) || (set && boxes.rank() != 2))
+    fail(ErrorKind::Shape, "{}: boxes {}; they must be {}", who, shape_of(given),
+         set ? "[n, 4]" : "[..., 4]");
+  return widened(boxes);
+}
+
+// The size of boxes from one corner to the other, 0 where they are the wrong way round.
+Tensor extents(const Tensor& low, const Tensor& high) {
+  const Tensor sides = maximum(high - low, 0);
+  return sides.select(-1, 0) * sides.select(-1, 1);
+}
+
+Tensor areas_of(const Tensor& boxes) {
+  return (boxes.select(-1, 2) - boxes.select(-1, 0)) * (boxes.select(-1, 3) - boxes.select(-1, 1));
+}
+
+struct Overlap {
+  Tensor low_a, high_a, low_b, high_b; ///< corners, [n, 1, 2] and [1, m, 2]
+  Tensor iou, join;                    ///< [n, m]
+};
+Overlap overlap(const Tensor& a, const Tensor& b) {
+  const auto corner = [](const Tensor& boxes, std::int64_t begin, std::int64_t axis) {
+    return unsqueeze(boxes.narrow(1, begin, 2), axis);
+  };
+  Overlap o{corner(a, 0, 1), corner(a, 2, 1), corner(b, 0, 0), corner(b, 2, 0), {}, {}};
+  const Tensor both = extents(maximum(o.low_a, o.low_b), minimum(o.high_a, o.high_b));
+  o.join = unsqueeze(areas_of(a), 1) + unsqueeze(areas_of(b), 0) - both;
+  o.iou = both / o.join;
+  return o;
+}
+
+// Two sets of boxes in one type.
+Pair box_sets(const Tensor& a, const Tensor& b, const char* who) {
+  const Tensor x = boxes_of(a, true, who), y = boxes_of(b, true, who);
+  return promoted(x, y, who);
+}
+
+DType type_of(const Tensor& a, const Tensor& b) {
+  const DType type = promote(a.dtype(), b.dtype());
+  return is_float(type) ? type : DType::F32;
+}
+
+} // namespace
+
+Tensor box_convert(const Operand& boxes, BoxFormat from, BoxFormat to) {
+  constexpr const char* who = "box_convert";
+  const Tensor x = boxes_of(boxes, false, who);
+  const DType type = as_float(boxes, who).dtype();
+  if (from == to)
+    return rounded_to(x, type);
+  const std::int64_t axis = x.rank() - 1;
+  const Tensor first = x.narrow(axis, 0, 2), second = x.narrow(axis, 2, 2);
+  const Tensor low = from == BoxFormat::CenterSize ? first - second * 0.5 : first;
+  const Tensor size = from == BoxFormat::Corners ? second - first : second;
+  switch (to) {
+  case BoxFormat::Corners:
+    return rounded_to(cat({low, from == BoxFormat::CenterSize ? first + second * 0.5 : low + size},
+                          axis),
+                      type);
+  case BoxFormat::CornerSize:
+    return rounded_to(cat({low, size}, axis), type);
+  default:
+    return rounded_to(
+        cat({from == BoxFormat::Corners ? (first + second) * 0.5 : low + size * 0.5, size}, axis),
+        type);
+  }
+}
+
+Tensor box_area(const Operand& boxes) {
+  const Tensor x = boxes_of(boxes, false, "box_area");
+  return rounded_to(areas_of(x), as_float(boxes, "box_area").dtype());
+}
+
+Tensor box_iou(const Operand& a, const Operand& b) {
+  const Pair sets = box_sets(a, b, "box_iou");
+  return rounded_to(overlap(sets.a, sets.b).iou, type_of(a, b));
+}
+
+Tensor generalized_box_iou(const Operand& a, const Operand& b) {
+  const Pair sets = box_sets(a, b, "generalized_box_iou");
+  const Overlap o = overlap(sets.a, sets.b);
+  const Tensor around = extents(minimum(o.low_a, o.low_b), maximum(o.high_a, o.high_b));
+  return rounded_to(o.iou - (around - o.join) / around, type_of(a, b));
+}
+
+Kept nms(const Operand& boxes, const Operand& scores, double threshold,
+         const NmsOptions& options) {
+  constexpr const char* who = "nms";
+  constexpr std::int64_t kMost = 4096;
+  const Tensor all = boxes_of(boxes, true, who).detach();
+  Access::held(scores, who);
+  const std::int64_t n = all.size(0);
+  if (scores.rank() != 1 || scores.size(0) != n)
+    fail(ErrorKind::Shape, "{}: scores {} do not fit boxes {}; they must be [{}]", who,
+         shape_of(scores), shape_of(boxes), n);
+  if (std::isnan(threshold))
+    fail(ErrorKind::Value, "{}: the threshold is not a number", who);
+  const std::int64_t most = options.most.value_or(n);
+  if (most < 0 || most > kMost)
+    fail(ErrorKind::Value, "{}: at most {} boxes; the number must be from 0 to {}", who, most,
+         kMost);
+  const Tensor order = argsort(scores.detach(), 0, true);
+  const Tensor sorted = take(all, order, 0);
+  Tensor meet = overlap(sorted, sorted).iou > threshold;
+  if (options.classes.defined()) {
+    require_integer(options.classes, who, "the classes");
+    if (options.classes.rank() != 1 || options.classes.size(0) != n)
+      fail(ErrorKind::Shape, "{}: classes {} do not fit boxes {}; they must be [{}]", who,
+           shape_of(options.classes), shape_of(boxes), n);
+    const Tensor own = take(options.classes, order, 0);
+    meet = meet & (unsqueeze(own, 0) == unsqueeze(own, 1));
+  }
+  if (n == 0 || most == 0)
+    return {zeros({n}, DType::Bool), full({most}, -1, DType::I64), zeros({}, DType::I64)};
+  const Tensor place = positions(n);
+  meet = (meet | (unsqueeze(place, 0) == unsqueeze(place, 1))).to(DType::U8);
+  // The first box that is left has the highest score; it and what it meets go. All steps are alike.
+  Tensor left = ones({n}, DType::U8);
+  std::vector<Tensor> places;
+  for (std::int64_t i = 0; i < most; ++i) {
+    const Tensor at = argmax(left, 0, true);
+    places.push_back(where(take(left, at, 0) > 0, at, -1));
+    left = left * (1 - reshape(take(meet, at, 0), {n}));
+  }
+  const Tensor found = cat(places, 0);
+  const Tensor indices = where(found >= 0, take(order, found, 0), -1);
+  const Tensor mask = index_put(zeros({n}, DType::Bool), indices, ones({most}, DType::Bool), 0);
+  return {mask, indices, sum(found >= 0)};
+}
+
+} // namespace egret
