@@ -155,7 +155,8 @@ Tensor combinations(const Operand& a, std::int64_t r, bool with_replacement) {
   if (n == 0 || (r > n && !with_replacement))
     return zeros({0, r}, a.dtype());
   // (n over r), of which each partial product is such a number.
-  const double all = static_cast<double>(with_replacement ? n + std::min(r, std::int64_t{1} << 40) - 1 : n);
+  const double all =
+      static_cast<double>(with_replacement ? n + std::min(r, std::int64_t{1} << 40) - 1 : n);
   double count = 1;
   for (std::int64_t i = 0; i < r && count * static_cast<double>(r) <= kMost; ++i)
     count = count * (all - static_cast<double>(i)) / static_cast<double>(i + 1);

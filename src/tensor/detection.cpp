@@ -74,9 +74,8 @@ Tensor box_convert(const Operand& boxes, BoxFormat from, BoxFormat to) {
   const Tensor size = from == BoxFormat::Corners ? second - first : second;
   switch (to) {
   case BoxFormat::Corners:
-    return rounded_to(cat({low, from == BoxFormat::CenterSize ? first + second * 0.5 : low + size},
-                          axis),
-                      type);
+    return rounded_to(
+        cat({low, from == BoxFormat::CenterSize ? first + second * 0.5 : low + size}, axis), type);
   case BoxFormat::CornerSize:
     return rounded_to(cat({low, size}, axis), type);
   default:
@@ -103,8 +102,7 @@ Tensor generalized_box_iou(const Operand& a, const Operand& b) {
   return rounded_to(o.iou - (around - o.join) / around, type_of(a, b));
 }
 
-Kept nms(const Operand& boxes, const Operand& scores, double threshold,
-         const NmsOptions& options) {
+Kept nms(const Operand& boxes, const Operand& scores, double threshold, const NmsOptions& options) {
   constexpr const char* who = "nms";
   constexpr std::int64_t kMost = 4096;
   const Tensor all = boxes_of(boxes, true, who).detach();

@@ -79,8 +79,7 @@ Tensor polygamma(std::int64_t n, const Operand& a) {
   Tensor slope = number(x, terms.back());
   for (std::size_t i = terms.size() - 1; i-- > 0;)
     slope = slope * cotangent + terms[i];
-  const Tensor reflected =
-      value * (n % 2 == 0 ? 1.0 : -1.0) - slope * std::pow(M_PI, order + 1);
+  const Tensor reflected = value * (n % 2 == 0 ? 1.0 : -1.0) - slope * std::pow(M_PI, order + 1);
   return where(left, reflected, value).to(given.dtype());
 }
 
@@ -121,8 +120,8 @@ Temme temme_coefficients() {
     alpha[std::size_t(n)] = sum / (n + 1);
   }
   // Stirling's series Γ*(a) = Σ γ_k / a^k by the logarithm's: k γ_k = Σ j l_j γ_(k-j).
-  constexpr double logs[] = {0,           1.0 / 12, 0, -1.0 / 360, 0, 1.0 / 1260,
-                             0,           -1.0 / 1680, 0, 1.0 / 1188};
+  constexpr double logs[] = {0,          1.0 / 12, 0,           -1.0 / 360, 0,
+                             1.0 / 1260, 0,        -1.0 / 1680, 0,          1.0 / 1188};
   std::array<double, kTemme> stirling{1};
   for (int k = 1; k < kTemme; ++k) {
     double sum = 0;
@@ -151,15 +150,15 @@ Tensor log_density(const Tensor& a, const Tensor& x) {
   const Tensor high = a >= 10, large = where(high, a, 10), small = where(high, 1, a);
   const Tensor ratio = where(high, x, 10) / large;
   const Tensor m = (where(high, x, 10) - large) / large, near = abs(m) < 0.5;
-  const Tensor slope =
-      where(near, log1p_less(where(near, m, 0)), log(where(near, 1, ratio)) - m);
+  const Tensor slope = where(near, log1p_less(where(near, m, 0)), log(where(near, 1, ratio)) - m);
   const Tensor z = reciprocal(square(large));
-  constexpr double terms[] = {1.0 / 12,   -1.0 / 360,       1.0 / 1260, -1.0 / 1680,
+  constexpr double terms[] = {1.0 / 12,   -1.0 / 360,      1.0 / 1260, -1.0 / 1680,
                               1.0 / 1188, -691.0 / 360360, 1.0 / 156};
   Tensor series = number(a, terms[6]);
   for (int i = 5; i >= 0; --i)
     series = series * z + terms[i];
-  const Tensor beyond = large * slope + log(large) * 0.5 - 0.5 * std::log(2 * M_PI) - series / large;
+  const Tensor beyond =
+      large * slope + log(large) * 0.5 - 0.5 * std::log(2 * M_PI) - series / large;
   const Tensor below = small * log(x) - x - lgamma(small);
   return where(high, beyond, below);
 }
@@ -221,7 +220,8 @@ Tensor incomplete_gamma(const Arg& shape, const Arg& place, bool lower, const ch
   const Tensor none = ((fixed == 0) & (a > 0)) | ((a == kInfinity) & isfinite(fixed) & (fixed > 0));
   const Tensor whole = ((fixed == kInfinity) & (a >= 0) & isfinite(a)) | ((a == 0) & (fixed > 0));
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor edge = where(none, number(a, lower ? 0 : 1), where(whole, number(a, lower ? 1 : 0), nan));
+  const Tensor edge =
+      where(none, number(a, lower ? 0 : 1), where(whole, number(a, lower ? 1 : 0), nan));
   return where(inside, value, edge).to(given.dtype());
 }
 

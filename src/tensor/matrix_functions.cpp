@@ -70,11 +70,17 @@ Tensor matrix_rank(const Operand& a, const Tolerance& tolerance) {
 Tensor matrix_norm(const Operand& a, MatrixNorm norm, bool keepdim) {
   constexpr const char* who = "matrix_norm";
   const Matrices m = matrices(a, who);
-  const bool sums = norm == MatrixNorm::Frobenius || norm == MatrixNorm::Nuclear;
-  if (!sums && (m.rows == 0 || m.columns == 0))
+  // What is the largest of nothing is 0; the smallest is none.
+  const bool empty = m.rows == 0 || m.columns == 0;
+  if ((norm == MatrixNorm::MinusOne && m.columns == 0) ||
+      (norm == MatrixNorm::MinusInf && m.rows == 0) || (norm == MatrixNorm::MinusTwo && empty))
     fail(ErrorKind::Shape, "{}: matrices of {} are empty; at least one element is needed", who,
          shape_of(a));
+  const bool largest =
+      norm == MatrixNorm::One || norm == MatrixNorm::Inf || norm == MatrixNorm::Two;
   const Tensor y = named(who, [&] {
+    if (empty && largest)
+      return zeros({m.a.shape()[0]}, m.a.dtype());
     switch (norm) {
     case MatrixNorm::Frobenius:
       return egret::norm(m.a, {1, 2});

@@ -264,8 +264,7 @@ EGRET_QUANTILE(quantile, false)
 EGRET_QUANTILE(nanquantile, true)
 #undef EGRET_QUANTILE
 
-Tensor searchsorted(const Operand& line, const Operand& values, bool right,
-                    const Operand& sorter) {
+Tensor searchsorted(const Operand& line, const Operand& values, bool right, const Operand& sorter) {
   constexpr const char* who = "searchsorted";
   if (sorter.defined()) {
     Access::held(line, who);

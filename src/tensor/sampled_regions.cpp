@@ -55,8 +55,8 @@ Tensor samples(const Tensor& rows, const Tensor& image, const Beside& y, const B
     return take(rows, index, 0) * unsqueeze(weight, -1);
   };
   const Tensor b = y.part, r = x.part, t = 1 - b, l = 1 - r;
-  return corner(y.low, x.low, t * l) + corner(y.low, x.high, t * r) +
-         corner(y.high, x.low, b * l) + corner(y.high, x.high, b * r);
+  return corner(y.low, x.low, t * l) + corner(y.low, x.high, t * r) + corner(y.high, x.low, b * l) +
+         corner(y.high, x.high, b * r);
 }
 
 void require_images(const Tensor& a, const char* who) {
@@ -72,7 +72,8 @@ Tensor sample_places(const Tensor& begin, const Tensor& length, std::int64_t bin
                      std::int64_t ratio) {
   const Tensor bin = unsqueeze(length, 1) * (1 / static_cast<double>(bins));
   const Tensor i = iota(bins * ratio, begin.dtype());
-  const Tensor whole = floor(i * (1 / static_cast<double>(ratio)) + 0.25 / static_cast<double>(ratio));
+  const Tensor whole =
+      floor(i * (1 / static_cast<double>(ratio)) + 0.25 / static_cast<double>(ratio));
   const Tensor rest = i - whole * static_cast<double>(ratio) + 0.5;
   return unsqueeze(begin, 1) + whole * bin + rest * bin / static_cast<double>(ratio);
 }
@@ -123,8 +124,7 @@ Tensor roi_align(const Operand& a, const Operand& boxes, const PerAxis& sizes,
   };
   const Tensor u = unsqueeze(along(0, bins[1]), 1), v = unsqueeze(along(1, bins[0]), 2);
   const Expr n = boxes.shape()[0], channels = a.shape()[1];
-  const Tensor rows =
-      reshape(permute(x, {0, 2, 3, 1}), {a.shape()[0] * height * width, channels});
+  const Tensor rows = reshape(permute(x, {0, 2, 3, 1}), {a.shape()[0] * height * width, channels});
   const Tensor all = samples(rows, reshape(image, {n, 1, 1}), closed_line(v, height),
                              closed_line(u, width), height, width);
   const Tensor split = reshape(all, {n, bins[0], ratio, bins[1], ratio, channels});
@@ -185,8 +185,8 @@ DeformSite checked(const Tensor& a, const Tensor& offset, const Tensor& weight, 
          "whole parts",
          who, shape_of(offset), shape_of(a), taps, s.sizes[0], s.sizes[1]);
   if (o.mask.defined() && !fits(o.mask, 1))
-    fail(ErrorKind::Shape, "{}: mask {} does not fit offset {}; it must be [batch, {}, {}, {}]", who,
-         shape_of(o.mask), shape_of(offset), s.parts * taps, s.sizes[0], s.sizes[1]);
+    fail(ErrorKind::Shape, "{}: mask {} does not fit offset {}; it must be [batch, {}, {}, {}]",
+         who, shape_of(o.mask), shape_of(offset), s.parts * taps, s.sizes[0], s.sizes[1]);
   if (bias.defined() && bias.shape() != Shape{weight.shape()[0]})
     fail(ErrorKind::Shape, "{}: bias {} does not fit weight {}; it must be [{}]", who,
          shape_of(bias), shape_of(weight), weight.size(0));
@@ -201,8 +201,7 @@ Tensor deform_conv2d(const Operand& a, const Operand& offset, const Operand& wei
   const DeformSite s = checked(a, offset, weight, bias, options, who);
   const Expr batch = a.shape()[0];
   const std::int64_t height = a.size(2), width = a.size(3), kh = s.kernel[0], kw = s.kernel[1];
-  const std::int64_t taps = kh * kw, per_part = a.size(1) / s.parts, h = s.sizes[0],
-                     w = s.sizes[1];
+  const std::int64_t taps = kh * kw, per_part = a.size(1) / s.parts, h = s.sizes[0], w = s.sizes[1];
   const Tensor x = widened(a), moved = reshape(widened(offset), {batch, s.parts, taps, 2, h, w});
   // Where samples stand without offsets, [taps, h] and [taps, w].
   const auto grid = [&](std::size_t i, const Tensor& tap) {
@@ -214,12 +213,11 @@ Tensor deform_conv2d(const Operand& a, const Operand& offset, const Operand& wei
   const Tensor u = moved.select(3, 1) + unsqueeze(grid(1, tap % kw), 1);
   // Each part of the channels of each image is one of the images that are sampled.
   const Expr count = batch * s.parts;
-  const Tensor rows = reshape(
-      permute(reshape(x, {batch, s.parts, per_part, height, width}), {0, 1, 3, 4, 2}),
-      {count * height * width, per_part});
+  const Tensor rows =
+      reshape(permute(reshape(x, {batch, s.parts, per_part, height, width}), {0, 1, 3, 4, 2}),
+              {count * height * width, per_part});
   const Tensor image = reshape(positions(count), {batch, s.parts, 1, 1, 1});
-  Tensor columns =
-      samples(rows, image, open_line(y, height), open_line(u, width), height, width);
+  Tensor columns = samples(rows, image, open_line(y, height), open_line(u, width), height, width);
   if (options.mask.defined())
     columns = columns * unsqueeze(reshape(widened(options.mask), {batch, s.parts, taps, h, w}), -1);
   // [batch, groups, channels of a group * taps, h w]

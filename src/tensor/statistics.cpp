@@ -124,10 +124,10 @@ Tensor derivative(const Tensor& a, double step, const Tensor& x, int edge_order)
   if (n == 2)
     return cat({first, last}, -1);
   const Tensor low = distance(0, n - 2), high = distance(1, n - 2), both = low + high;
-  const Tensor inner =
-      x.defined() ? at(1, n - 2) * ((high - low) / (low * high)) - at(0, n - 2) * (high / (low * both)) +
-                        at(2, n - 2) * (low / (high * both))
-                  : (at(2, n - 2) - at(0, n - 2)) / both;
+  const Tensor inner = x.defined() ? at(1, n - 2) * ((high - low) / (low * high)) -
+                                         at(0, n - 2) * (high / (low * both)) +
+                                         at(2, n - 2) * (low / (high * both))
+                                   : (at(2, n - 2) - at(0, n - 2)) / both;
   return cat({first, inner, last}, -1);
 }
 
@@ -142,9 +142,8 @@ std::vector<Tensor> gradient(const Operand& a, const GradientOptions& options) {
   const bool placed = !options.coordinates.empty();
   const std::size_t given = placed ? options.coordinates.size() : options.spacing.size();
   if (given != list.size() && (placed || given != 1))
-    fail(ErrorKind::Value, "{}: {} of {} axes; {}one for each is needed", who,
-         placed ? fmt::format("coordinates of {}", given) : fmt::format("a spacing of {}", given),
-         list.size(), placed ? "" : "one for all or ");
+    fail(ErrorKind::Value, "{}: {} {} for {} axes; {}one for each is needed", who, given,
+         placed ? "coordinates" : "spacings", list.size(), placed ? "" : "one for all or ");
   // Axes are ascending; what was given follows the user's order.
   std::vector<std::int64_t> named_axes = options.axes.list();
   for (std::int64_t& axis : named_axes)
@@ -192,7 +191,8 @@ Tensor histogram(const Operand& a, const Operand& edges, const Operand& weights,
   const Tensor x = a.detach().to(type).flatten(), line = edges.detach().to(type);
   const Tensor last = line.narrow(0, bins, 1);
   const Tensor above = searchsorted(line, x, true) - 1;
-  const Tensor bin = where(x == last, bins - 1, where((x >= line.narrow(0, 0, 1)) & (x < last), above, -1));
+  const Tensor bin =
+      where(x == last, bins - 1, where((x >= line.narrow(0, 0, 1)) & (x < last), above, -1));
   const Tensor counted =
       weights.defined() ? weights.detach().to(type).flatten() : ones(x.shape(), type);
   const Tensor sums = bincount(bin, bins, counted);

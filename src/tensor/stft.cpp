@@ -93,8 +93,9 @@ void require_parts_alike(const Complex& a, const char* who) {
     fail(ErrorKind::Shape, "{}: a real part {} and an imaginary part {}; shapes must be equal", who,
          shape_of(a.real), shape_of(a.imag));
   if (a.real.dtype() != a.imag.dtype())
-    fail(ErrorKind::DType, "{}: a real part of {} and an imaginary part of {}; dtypes must be equal",
-         who, name_of(a.real.dtype()), name_of(a.imag.dtype()));
+    fail(ErrorKind::DType,
+         "{}: a real part of {} and an imaginary part of {}; dtypes must be equal", who,
+         name_of(a.real.dtype()), name_of(a.imag.dtype()));
 }
 
 DType float_type(const Tensor& a) {
@@ -106,8 +107,9 @@ DType float_type(const Tensor& a) {
 Tensor overlapped(const Tensor& frames, const Frames& f, std::optional<std::int64_t> length,
                   const char* who) {
   const std::int64_t count = frames.size(-2);
-  const std::int64_t all = checked_add(
-      f.n, checked_mul(f.hop, count - 1, fmt::format("{}: hop", who)), fmt::format("{}: samples", who));
+  const std::int64_t all =
+      checked_add(f.n, checked_mul(f.hop, count - 1, fmt::format("{}: hop", who)),
+                  fmt::format("{}: samples", who));
   const Tensor window = f.window.defined() ? f.window : ones({f.n}, frames.dtype());
   const FoldOptions overlap{.stride = f.hop};
   Shape shape(frames.shape().begin(), frames.shape().end() - 2);
@@ -174,8 +176,7 @@ Complex stft(const Operand& a, std::int64_t n_fft, const StftOptions& options) {
   Access::held(a, who);
   const Frames f = frames_of(n_fft, options, wide_type(a), who);
   const Tensor x = frames_in(a, f, options.pad, who);
-  const Complex y =
-      options.onesided ? rfft(x, -1, f.norm) : fft({x, zeros_like(x)}, -1, f.norm);
+  const Complex y = options.onesided ? rfft(x, -1, f.norm) : fft({x, zeros_like(x)}, -1, f.norm);
   const DType type = float_type(a);
   return {transpose(y.real).to(type), transpose(y.imag).to(type)};
 }
@@ -195,11 +196,11 @@ Tensor istft(const Complex& a, std::int64_t n_fft, const StftOptions& options,
   constexpr const char* who = "istft";
   require_parts_alike(a, who);
   const Frames f = frames_of(n_fft, options, wide_type(a.real), who);
-  const Complex rows =
-      transform_rows(a, options.onesided ? n_fft / 2 + 1 : n_fft, length, who);
-  const Tensor frames = named(who, [&] {
-    return options.onesided ? irfft(rows, n_fft, -1, f.norm) : ifft(rows, -1, f.norm).real;
-  });
+  const std::int64_t half = n_fft / 2 + 1;
+  const Complex rows = transform_rows(a, options.onesided ? half : n_fft, length, who);
+  // Of a real signal the other half are conjugates.
+  const Complex first{rows.real.narrow(-1, 0, half), rows.imag.narrow(-1, 0, half)};
+  const Tensor frames = named(who, [&] { return irfft(first, n_fft, -1, f.norm); });
   return overlapped(frames, f, length, who).to(float_type(a.real));
 }
 

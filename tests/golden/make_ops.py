@@ -150,12 +150,70 @@ case("qr", lambda a: tuple(torch.linalg.qr(a)), square.clone())
 case("qr tall", lambda a: tuple(torch.linalg.qr(a)), data((2, 5, 3), 75))
 case("lstsq", lambda a: torch.linalg.lstsq(a, data((2, 5, 2), 76)).solution, data((2, 5, 3), 75))
 case("lstsq wide", lambda a: torch.linalg.lstsq(a, data((2, 3, 2), 78), driver="gelsd").solution, data((2, 3, 5), 77), gradient=False)
+symmetric = (square + square.mT) / 2
+
+
+def signs(v):
+    """Of columns: 1 where the element of the largest absolute value is positive."""
+    return torch.sign(torch.gather(v, -2, v.detach().abs().argmax(-2, keepdim=True))).detach()
+
+
+def eigh(a):
+    values, vectors = torch.linalg.eigh((a + a.mT) / 2)
+    return values, vectors * signs(vectors)
+
+
+def svd(a):
+    u, s, vt = torch.linalg.svd(a, full_matrices=False)
+    return u * signs(u), s, vt * signs(u).mT
+
+
+case("eigh", eigh, symmetric.clone())
+case("eigvalsh", lambda a: torch.linalg.eigvalsh((a + a.mT) / 2), symmetric.clone())
+case("svd", svd, square.clone())
+case("svd tall", svd, data((2, 5, 3), 75))
+case("svd wide", svd, data((2, 3, 5), 77))
+case("pinv", torch.linalg.pinv, data((2, 5, 3), 75))
+case("pinv rtol", lambda a: torch.linalg.pinv(a, rtol=0.4), square.clone())
+case("matrix_exp", torch.linalg.matrix_exp, square.clone() * 3)
+case("matrix_power", lambda a: torch.linalg.matrix_power(a, -2), square.clone())
+for order in ("fro", "nuc", 1, -1, 2, -2, inf, -inf):
+    case(f"matrix_norm {order}", lambda a: torch.linalg.matrix_norm(a, order, keepdim=True), data((2, 5, 3), 75))
+    case(f"cond {order}", lambda a: torch.linalg.cond(a, order), square.clone(), gradient=False)
+case("logsumexp axes", lambda a: torch.logsumexp(a, (0, 2)), x3.clone())
+for edge in (1, 2):
+    case(f"gradient {edge}", lambda a: torch.gradient(a, spacing=0.5, dim=(2, 1), edge_order=edge), x3.clone())
+    case(f"gradient at {edge}", lambda a: torch.gradient(a, spacing=(data((7,), 86).cumsum(0),), dim=2, edge_order=edge), x3.clone())
+case("tensor_split", lambda a: torch.tensor_split(a, 3, dim=2), x3.clone())
+case("tensor_split at", lambda a: torch.tensor_split(a, (5, 2, -1), dim=2), x3.clone())
+for n in range(1, 5):
+    case(f"polygamma {n}", lambda a: torch.polygamma(n, a), data((20,), 87) * 3 + 3.5)
+    case(f"polygamma left {n}", lambda a: torch.polygamma(n, a), data((20,), 88) * 0.4 - 1.5, gradient=False)
+case("zeta", lambda a: torch.special.zeta(a, data((20,), 89) + 1.2), data((20,), 90) * 3 + 5, gradient=False)
+for name in ("gammainc", "gammaincc"):
+    for size in (0.5, 5.0, 50.0, 500.0):
+        case(f"{name} {size}", lambda a: getattr(torch.special, name)((data((20,), 91) + 1.2) * size, a), (data((20,), 92) + 1.2) * size)
+case("combinations", lambda a: torch.combinations(a, 3), data((5,), 93))
+case("combinations again", lambda a: torch.combinations(a, 2, with_replacement=True), data((5,), 93))
+case("histogram", lambda a: torch.histogram(a, data((6,), 94).sort().values, weight=data((20,), 95) + 1, density=True).hist, data((20,), 96),
+     gradient=False)
+case("vander", lambda a: torch.stack([a ** k for k in (3, 2, 1, 0)], 1), data((5,), 93))
 sound, window = data((2, 40), 80), data((12,), 85) + 2
 for center in (True, False):
     for normalized in (True, False):
         case(f"stft {center} {normalized}",
              lambda a: torch.view_as_real(torch.stft(a, 16, hop_length=5, win_length=12, window=window, center=center, normalized=normalized,
                                                      return_complex=True)).unbind(-1), sound.clone())
+hann = data((12,), 85) + 2
+for center in (True, False):
+    options = dict(hop_length=5, win_length=12, window=hann, center=center, return_complex=True, onesided=False)
+    case(f"stft twosided {center}", lambda a: torch.view_as_real(torch.stft(a, 16, **options)).unbind(-1), sound.clone())
+    case(f"stft complex {center}", lambda a: torch.view_as_real(torch.stft(torch.complex(a, data((2, 40), 97)), 16, **options)).unbind(-1),
+         sound.clone())
+case("istft twosided", lambda a: torch.istft(torch.complex(a, data((2, 16, 11), 82)), 16, hop_length=4, window=torch.ones(16, dtype=torch.float64),
+                                             onesided=False), data((2, 16, 11), 81))
+case("istft complex", lambda a: torch.view_as_real(torch.istft(torch.complex(a, data((2, 16, 11), 82)), 16, hop_length=4, onesided=False,
+     window=torch.ones(16, dtype=torch.float64), return_complex=True)).unbind(-1), data((2, 16, 11), 81))
 case("istft", lambda a: torch.istft(torch.complex(a, data((2, 9, 11), 82)), 16, hop_length=4, window=torch.ones(16, dtype=torch.float64), length=38),
      data((2, 9, 11), 81))
 case("rfft n", lambda a: torch.view_as_real(torch.fft.rfft(a, n=50, norm="ortho")).unbind(-1), sound.clone())

@@ -90,8 +90,9 @@ struct StftOptions {
   bool onesided = true;
 };
 /// Transforms of frames: real signals [..., samples] give [..., n_fft / 2 + 1, frames], each frame
-/// of n_fft samples times the window (torch.stft); [..., n_fft, frames] unless `onesided`. Error(Value)
-/// for sizes that are not positive, Error(Shape) for a window or a signal that does not fit.
+/// of n_fft samples times the window (torch.stft); [..., n_fft, frames] unless `onesided`.
+/// Error(Value) for sizes that are not positive, Error(Shape) for a window or a signal that does
+/// not fit.
 Complex stft(const Operand& a, std::int64_t n_fft, const StftOptions& options = {});
 /// The same of complex signals: [..., n_fft, frames], whatever `onesided` says.
 Complex stft(const Complex& a, std::int64_t n_fft, const StftOptions& options = {});
@@ -99,6 +100,8 @@ Complex stft(const Complex& a, std::int64_t n_fft, const StftOptions& options = 
 /// times the window, overlapped and added, over the overlapped squares of the window; 0 where these
 /// are below 1e-11. [..., samples], as many as lie between the centres of the first and the last
 /// frame (without `center`, as the frames have), or `length` of them, zeros beyond the frames.
+/// Unless `onesided`, `a` is [..., n_fft, frames], of which the first n_fft / 2 + 1 frequencies
+/// count.
 Tensor istft(const Complex& a, std::int64_t n_fft, const StftOptions& options = {},
              std::optional<std::int64_t> length = {});
 /// The complex signal of [..., n_fft, frames], whatever `onesided` says (return_complex=True in

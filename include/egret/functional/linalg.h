@@ -80,8 +80,8 @@ Tensor lstsq(const Operand& a, const Operand& b);
 struct Eigh {
   Tensor values, vectors;
 };
-/// values [..., n], ascending, and orthonormal columns `vectors` [..., n, n] of the symmetric matrix
-/// (a + aᵀ) / 2 = vectors diag(values) vectorsᵀ.
+/// values [..., n], ascending, and orthonormal columns `vectors` [..., n, n] of the symmetric
+/// matrix (a + aᵀ) / 2 = vectors diag(values) vectorsᵀ.
 Eigh eigh(const Operand& a);
 Tensor eigvalsh(const Operand& a); ///< the values alone: fewer steps
 
@@ -112,15 +112,15 @@ Tensor matrix_rank(const Operand& a, const Tolerance& tolerance = {});
 /// largest (smallest) singular value; Nuclear the sum of singular values; Frobenius the root of the
 /// sum of squares.
 enum class MatrixNorm { Frobenius, Nuclear, One, MinusOne, Two, MinusTwo, Inf, MinusInf };
-/// Of the last two axes, which leave the shape or stay with size 1: [...]. Error(Shape) where one
-/// of them is empty and the norm is a largest or smallest one.
+/// Of the last two axes, which leave the shape or stay with size 1: [...]. The largest of nothing
+/// is 0, the smallest Error(Shape).
 Tensor matrix_norm(const Operand& a, MatrixNorm norm = MatrixNorm::Frobenius, bool keepdim = false);
 /// The condition: the largest over the smallest singular value (Two; MinusTwo its inverse), else
 /// the norm of square `a` times that of its inverse; inf of a singular matrix (0 for MinusTwo).
 Tensor cond(const Operand& a, MatrixNorm norm = MatrixNorm::Two);
 
-/// exp(a) of square matrices: a Taylor polynomial of a / 2^s (Paterson and Stockmeyer 1973), squared
-/// s times, s by the 1-norm of each matrix. NaN where that is above 2^15.
+/// exp(a) of square matrices: a Taylor polynomial of a / 2^s (Paterson and Stockmeyer 1973),
+/// squared s times, s by the 1-norm of each matrix. NaN where that is above 2^15.
 Tensor matrix_exp(const Operand& a);
 /// a^n: by squares, of the inverse where n is negative (NaN where it is singular).
 Tensor matrix_power(const Operand& a, std::int64_t n);

@@ -100,15 +100,15 @@ Tensor trapezoid(const Operand& a, const Operand& x, std::int64_t axis = -1);
 Tensor cumulative_trapezoid(const Operand& a, double dx = 1, std::int64_t axis = -1);
 Tensor cumulative_trapezoid(const Operand& a, const Operand& x, std::int64_t axis = -1);
 struct GradientOptions {
-  std::vector<double> spacing = {1};   ///< between neighbours: one for all axes, or one for each
+  std::vector<double> spacing = {1};    ///< between neighbours: one for all axes, or one for each
   std::vector<Tensor> coordinates = {}; ///< instead of it, a vector of positions for each axis
   Axes axes = {};
   int edge_order = 1; ///< 2: the ends by three elements
 };
 /// The derivative along each axis, in a's shape (torch.gradient, numpy.gradient): central
 /// differences, of second order also where distances differ, one-sided at both ends. In the dtype
-/// of floats, f32 of integers. Error(Shape) for an axis of less than edge_order + 1 elements and for
-/// coordinates that do not fit, Error(Value) for a spacing of 0 and other edge orders.
+/// of floats, f32 of integers. Error(Shape) for an axis of less than edge_order + 1 elements and
+/// for coordinates that do not fit, Error(Value) for a spacing of 0 and other edge orders.
 std::vector<Tensor> gradient(const Operand& a, const GradientOptions& options = {});
 /// How many elements lie in each of `bins` equal parts of low..high, high included, in a's dtype;
 /// low == high: of the range of the elements. Others and NaN do not count.

@@ -36,9 +36,9 @@ std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t ax
 /// At most `pieces` slices of equal length, ceil(size / pieces), the last one shorter; Error(Value)
 /// unless positive.
 std::vector<Tensor> chunk(const Operand& a, std::int64_t pieces, std::int64_t axis = 0);
-/// `parts` slices, lengths of which differ by at most one, the longer ones first; or slices that end
-/// at each of `places` (as slices end: negative ones count from the back) and a last one with the
-/// rest. Error(Value) unless `parts` is positive.
+/// `parts` slices, lengths of which differ by at most one, the longer ones first; or slices that
+/// end at each of `places` (as slices end: negative ones count from the back) and a last one with
+/// the rest. Error(Value) unless `parts` is positive.
 std::vector<Tensor> tensor_split(const Operand& a, std::int64_t parts, std::int64_t axis = 0);
 std::vector<Tensor> tensor_split(const Operand& a, const std::vector<std::int64_t>& places,
                                  std::int64_t axis = 0);
@@ -117,9 +117,9 @@ Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset
 Tensor block_diag(std::span<const Tensor> blocks);
 /// Every choice of one element of each vector, a row each: [n1 n2 ..., vectors].
 Tensor cartesian_prod(std::span<const Tensor> lines);
-/// Every choice of r elements of a vector, in their order, a row each: [choices, r] ([0] for r = 0);
-/// with replacement an element may stand several times. Error(Value) for a negative r and for more
-/// than 2^24 numbers in all.
+/// Every choice of r elements of a vector, in their order, a row each: [choices, r] ([0] for r =
+/// 0); with replacement an element may stand several times. Error(Value) for a negative r and for
+/// more than 2^24 numbers in all.
 Tensor combinations(const Operand& a, std::int64_t r = 2, bool with_replacement = false);
 /// Channels (axis 1) of [batch, channels, ...] shuffled: one of each of g groups in turn.
 Tensor channel_shuffle(const Operand& a, std::int64_t groups);

@@ -14,9 +14,9 @@ namespace egret {
 // another size, and for sets of boxes that are not [n, 4].
 
 enum class BoxFormat {
-  Corners,      ///< x1, y1, x2, y2
-  CornerSize,   ///< x1, y1, width, height
-  CenterSize,   ///< x and y of the centre, width, height
+  Corners,    ///< x1, y1, x2, y2
+  CornerSize, ///< x1, y1, width, height
+  CenterSize, ///< x and y of the centre, width, height
 };
 /// Boxes in another format.
 Tensor box_convert(const Operand& boxes, BoxFormat from, BoxFormat to);

@@ -165,5 +165,100 @@ TEST(KnownValues, BagsOfRows) {
          tensor({1.0, 0.0, 2.0, 3.0}));
 }
 
+TEST(KnownValues, OverlapOfBoxes) {
+  const Tensor a = tensor({{0.0, 0.0, 2.0, 2.0}, {0.0, 0.0, 1.0, 1.0}});
+  const Tensor b = tensor({{1.0, 1.0, 3.0, 3.0}, {0.0, 0.0, 1.0, 2.0}, {4.0, 0.0, 5.0, 1.0}});
+  expect(box_area(b), tensor({4, 2, 1}));
+  expect(box_iou(a, b), tensor({{1.0 / 7, 0.5, 0.0}, {0.0, 0.5, 0.0}}));
+  expect(generalized_box_iou(a, b),
+         tensor({{1.0 / 7 - 2.0 / 9, 0.5, -0.5}, {-4.0 / 9, 0.5, -3.0 / 5}}));
+  expect(box_convert(b[0], BoxFormat::Corners, BoxFormat::CenterSize), tensor({2, 2, 2, 2}));
+  expect(box_convert(tensor({1.0, 1.0, 2.0, 4.0}), BoxFormat::CornerSize, BoxFormat::Corners),
+         tensor({1, 1, 3, 5}));
+}
+
+// A box that goes makes none of those go that it meets; a threshold is not met by what equals it.
+TEST(KnownValues, SuppressionOfBoxes) {
+  const Tensor boxes = tensor(
+      {{0.0, 0.0, 4.0, 1.0}, {1.0, 0.0, 5.0, 1.0}, {2.0, 0.0, 6.0, 1.0}, {9.0, 9.0, 9.0, 9.0}});
+  const Tensor scores = tensor({0.5, 0.4, 0.3, 0.9});
+  const Kept kept = nms(boxes, scores, 0.5); // overlaps of neighbours are 3/5, of the others 1/3
+  expect(kept.indices, tensor({3, 0, 2, -1}));
+  expect(kept.mask, tensor({1, 0, 1, 1}));
+  EXPECT_EQ(kept.count.item<int>(), 3);
+  expect(nms(boxes, scores, 0.6).indices, tensor({3, 0, 1, 2}));
+  expect(nms(boxes, scores, 0.1).indices, tensor({3, 0, -1, -1}));
+  expect(nms(boxes, scores, 0.1, {.most = 1}).mask, tensor({0, 0, 0, 1}));
+  expect(nms(boxes, scores, 0.5, {.classes = tensor({0, 1, 1, 0})}).indices, tensor({3, 0, 1, -1}));
+  expect(nms(boxes, ones({4}), 0.1).indices, tensor({0, 3, -1, -1})); // of equal scores the first
+}
+
+TEST(KnownValues, MeansOverRegions) {
+  const Tensor image = arange(16.0).reshape({1, 1, 4, 4});
+  const Tensor box = tensor({{0.0, 0.0, 0.0, 2.0, 2.0}});
+  // The middles of pixels, and of four of them.
+  expect(roi_align(image, box, 2, {.sampling_ratio = 1, .aligned = true}),
+         tensor({0, 1, 4, 5}, {1, 1, 2, 2}));
+  expect(roi_align(image, box, 1, {.sampling_ratio = 1, .aligned = true}),
+         tensor({2.5}, {1, 1, 1, 1}));
+  expect(roi_align(image, box, 1, {.sampling_ratio = 1}), tensor({5.0}, {1, 1, 1, 1}));
+  expect(roi_align(image, box * 2, 1, {.spatial_scale = 0.5, .sampling_ratio = 1}),
+         tensor({5.0}, {1, 1, 1, 1}));
+  // Up to a pixel outside the edge repeats; beyond it is 0.
+  const Tensor outside = tensor({{-1.5, 0.0, -0.5, 1.0}, {-9.0, 0.0, -8.0, 1.0}});
+  expect(roi_align(image, outside, 1, {.sampling_ratio = 1}, tensor({0, 0})),
+         tensor({2.0, 0.0}, {2, 1, 1, 1}));
+}
+
+TEST(KnownValues, ConvolutionsOfSamplesThatMove) {
+  const Tensor image = arange(32.0).reshape({1, 2, 4, 4}),
+               weight = arange(36.0).reshape({2, 2, 3, 3});
+  const ConvOptions around{.padding = 1};
+  expect(deform_conv2d(image, zeros({1, 18, 4, 4}), weight, tensor({1.0, 2.0}), {.padding = 1}),
+         conv2d(image, weight, tensor({1.0, 2.0}), around), 1e-3);
+  // One pixel down for all.
+  const Tensor down = zeros({1, 9, 2, 4, 4}) + tensor({1.0, 0.0}).reshape({2, 1, 1});
+  const Tensor lower = pad(image.narrow(2, 1, 3), {0, 0, 0, 0}, {0, 0, 1, 0});
+  const Tensor moved =
+      deform_conv2d(image, down.reshape({1, 18, 4, 4}), weight, {}, {.padding = 1});
+  expect(moved.narrow(2, 1, 3), conv2d(lower, weight, {}, around).narrow(2, 1, 3), 1e-3);
+}
+
+// Numbers that a program gives are not unrolled into operations.
+TEST(KnownValues, NumbersThatAreLarge) {
+  const std::int64_t many = std::int64_t{1} << 31;
+  EXPECT_EQ(vander(tensor({1, 2, 3}), many).shape(), (Shape{3, many}));
+  EXPECT_EQ(vander(tensor({0.5}), 3, true).to_vector(), (std::vector<float>{1, 0.5, 0.25}));
+  EXPECT_EQ(diff(tensor({1, 2, 4}), many).shape(), Shape{0});
+  EXPECT_EQ(diff(tensor({1, 2, 4}), 2).to_vector(), std::vector<float>{1});
+}
+
+// Γ's parts at whole numbers are sums; those of large numbers are by Temme's expansion: from 30
+// digits of mpmath.
+TEST(KnownValues, IncompleteGammaFunctions) {
+  const Tensor x = f64({0.5, 1, 3});
+  expect(gammaincc(2, x), (x + 1) * exp(neg(x)), 1e-15);
+  expect(gammainc(0.5, x), erf(sqrt(x)), 1e-15);
+  const Tensor a = f64({150.3, 512.7, 3000.2, 120, 25, 5000});
+  expect(gammainc(a, f64({148.2, 515.1, 2990, 118, 24, 5010.5})),
+         f64({0.44240599783492884, 0.54797425711609506, 0.42844143861768024, 0.43915146384703258,
+              0.44599877692500431, 0.56084102150533418}),
+         1e-14);
+  const double nan = std::nan("");
+  expect(
+      gammainc(f64({0, 0, 1, 1, kInf, kInf, -1, 2, nan}), f64({1, 0, 0, kInf, 1, kInf, 1, -1, 1})),
+      f64({1, nan, 0, 1, 0, nan, nan, nan, nan}));
+}
+
+TEST(KnownValues, DerivativesOfDigamma) {
+  const double z3 = 1.2020569031595942;
+  expect(polygamma(1, f64({1, 0.5, -0.5})),
+         f64({M_PI * M_PI / 6, M_PI * M_PI / 2, M_PI * M_PI / 2 + 4}), 1e-13);
+  expect(polygamma(2, f64({1, 0.5})), f64({-2 * z3, -14 * z3}), 1e-12);
+  expect(polygamma(0, f64({1})), f64({-0.57721566490153286}), 1e-13);
+  expect(zeta(f64({2, 3, 2, 1, 0.5, 2}), f64({1, 1, 0.5, 1, 1, -1})),
+         f64({M_PI * M_PI / 6, z3, M_PI * M_PI / 2, kInf, std::nan(""), kInf}), 1e-13);
+}
+
 } // namespace
 } // namespace egret

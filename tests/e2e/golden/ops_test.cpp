@@ -437,5 +437,107 @@ TEST(GoldenOps, QuantilesCountsAndSpecialFunctions) {
               one([](const Tensors& t) { return multigammaln(t[0], 3); }));
 }
 
+TEST(GoldenOps, SpectraOfMatrices) {
+  using linalg::MatrixNorm;
+  const Tensor square = data({3, 4, 4}, 73), symmetric = (square + transpose(square)) / 2,
+               tall = data({2, 5, 3}, 75);
+  const auto factors = [](const Tensors& t) {
+    const linalg::Svd f = linalg::svd(t[0]);
+    return Tensors{f.u, f.s, f.vt};
+  };
+  expect_case("eigh", {symmetric}, [](const Tensors& t) {
+    const linalg::Eigh e = linalg::eigh(t[0]);
+    return Tensors{e.values, e.vectors};
+  });
+  expect_case("eigvalsh", {symmetric},
+              one([](const Tensors& t) { return linalg::eigvalsh(t[0]); }));
+  expect_case("svd", {square}, factors);
+  expect_case("svd tall", {tall}, factors);
+  expect_case("svd wide", {data({2, 3, 5}, 77)}, factors);
+  expect_case("pinv", {tall}, one([](const Tensors& t) { return linalg::pinv(t[0]); }));
+  expect_case("pinv rtol", {square},
+              one([](const Tensors& t) { return linalg::pinv(t[0], {.relative = 0.4}); }));
+  expect_case("matrix_exp", {square * 3},
+              one([](const Tensors& t) { return linalg::matrix_exp(t[0]); }));
+  expect_case("matrix_power", {square},
+              one([](const Tensors& t) { return linalg::matrix_power(t[0], -2); }));
+  const std::pair<const char*, MatrixNorm> norms[] = {
+      {"fro", MatrixNorm::Frobenius}, {"nuc", MatrixNorm::Nuclear},  {"1", MatrixNorm::One},
+      {"-1", MatrixNorm::MinusOne},   {"2", MatrixNorm::Two},        {"-2", MatrixNorm::MinusTwo},
+      {"inf", MatrixNorm::Inf},       {"-inf", MatrixNorm::MinusInf}};
+  for (const auto& [name, norm] : norms) {
+    expect_case(fmt::format("matrix_norm {}", name), {tall},
+                one([&](const Tensors& t) { return linalg::matrix_norm(t[0], norm, true); }));
+    expect_case(fmt::format("cond {}", name), {square},
+                one([&](const Tensors& t) { return linalg::cond(t[0], norm); }));
+  }
+}
+
+TEST(GoldenOps, DerivativesSplitsAndChoices) {
+  expect_case("logsumexp axes", {line()}, one([](const Tensors& t) {
+                return logsumexp(t[0], {0, 2});
+              }));
+  for (const int edge : {1, 2}) {
+    expect_case(fmt::format("gradient {}", edge), {line()}, [=](const Tensors& t) {
+      return gradient(t[0], {.spacing = {0.5}, .axes = {2, 1}, .edge_order = edge});
+    });
+    expect_case(fmt::format("gradient at {}", edge), {line()}, [=](const Tensors& t) {
+      return gradient(t[0],
+                      {.coordinates = {cumsum(data({7}, 86), 0)}, .axes = 2, .edge_order = edge});
+    });
+  }
+  expect_case("tensor_split", {line()}, [](const Tensors& t) { return tensor_split(t[0], 3, 2); });
+  expect_case("tensor_split at", {line()}, [](const Tensors& t) {
+    return tensor_split(t[0], {5, 2, -1}, 2);
+  });
+  expect_case("combinations", {data({5}, 93)},
+              one([](const Tensors& t) { return combinations(t[0], 3); }));
+  expect_case("combinations again", {data({5}, 93)},
+              one([](const Tensors& t) { return combinations(t[0], 2, true); }));
+  expect_case("histogram", {data({20}, 96)}, one([](const Tensors& t) {
+                return histogram(t[0], sort(data({6}, 94)).values, data({20}, 95) + 1, true);
+              }));
+  expect_case("vander", {data({5}, 93)}, one([](const Tensors& t) { return vander(t[0], 4); }));
+}
+
+TEST(GoldenOps, GammaFunctions) {
+  for (const std::int64_t n : {1, 2, 3, 4}) {
+    expect_case(fmt::format("polygamma {}", n), {data({20}, 87) * 3 + 3.5},
+                one([=](const Tensors& t) { return polygamma(n, t[0]); }));
+    expect_case(fmt::format("polygamma left {}", n), {data({20}, 88) * 0.4 - 1.5},
+                one([=](const Tensors& t) { return polygamma(n, t[0]); }));
+  }
+  expect_case("zeta", {data({20}, 90) * 3 + 5},
+              one([](const Tensors& t) { return zeta(t[0], data({20}, 89) + 1.2); }));
+  for (const double size : {0.5, 5.0, 50.0, 500.0}) {
+    const Tensor a = (data({20}, 91) + 1.2) * size, x = (data({20}, 92) + 1.2) * size;
+    expect_case(fmt::format("gammainc {:.1f}", size), {x},
+                one([&](const Tensors& t) { return gammainc(a, t[0]); }));
+    expect_case(fmt::format("gammaincc {:.1f}", size), {x},
+                one([&](const Tensors& t) { return gammaincc(a, t[0]); }));
+  }
+}
+
+TEST(GoldenOps, FramesOfBothSides) {
+  const Tensor sound = data({2, 40}, 80), window = data({12}, 85) + 2;
+  const auto parts = [](const fourier::Complex& c) { return Tensors{c.real, c.imag}; };
+  for (const bool center : {true, false}) {
+    const fourier::StftOptions o{.hop = 5, .window = window, .center = center, .onesided = false};
+    const char* name = center ? "True" : "False";
+    expect_case(fmt::format("stft twosided {}", name), {sound},
+                [&](const Tensors& t) { return parts(fourier::stft(t[0], 16, o)); });
+    expect_case(fmt::format("stft complex {}", name), {sound}, [&](const Tensors& t) {
+      return parts(fourier::stft(fourier::Complex{t[0], data({2, 40}, 97)}, 16, o));
+    });
+  }
+  const Tensor real = data({2, 16, 11}, 81), imag = data({2, 16, 11}, 82);
+  expect_case("istft twosided", {real}, one([&](const Tensors& t) {
+                return fourier::istft({t[0], imag}, 16, {.hop = 4, .onesided = false});
+              }));
+  expect_case("istft complex", {real}, [&](const Tensors& t) {
+    return parts(fourier::complex_istft({t[0], imag}, 16, {.hop = 4}));
+  });
+}
+
 } // namespace
 } // namespace egret

@@ -151,5 +151,7 @@ std::vector<Row> collection_rows();
 std::vector<Row> fourier_rows();
 std::vector<Row> segment_rows();
 std::vector<Row> linalg_rows();
+std::vector<Row> spectral_rows();
+std::vector<Row> vision_rows();
 
 } // namespace egret::testing

@@ -463,6 +463,8 @@ INSTANTIATE_TEST_SUITE_P(Collections, Functions, ::testing::Values(&collection_r
 INSTANTIATE_TEST_SUITE_P(Fourier, Functions, ::testing::Values(&fourier_rows));
 INSTANTIATE_TEST_SUITE_P(Segments, Functions, ::testing::Values(&segment_rows));
 INSTANTIATE_TEST_SUITE_P(Linalg, Functions, ::testing::Values(&linalg_rows));
+INSTANTIATE_TEST_SUITE_P(Spectral, Functions, ::testing::Values(&spectral_rows));
+INSTANTIATE_TEST_SUITE_P(Vision, Functions, ::testing::Values(&vision_rows));
 
 } // namespace
 } // namespace egret
