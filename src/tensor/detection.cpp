@@ -7,7 +7,6 @@
 #include "tensor/ops.h"
 
 #include <cmath>
-#include <vector>
 
 namespace egret {
 
@@ -102,7 +101,38 @@ Tensor generalized_box_iou(const Operand& a, const Operand& b) {
   return rounded_to(o.iou - (around - o.join) / around, type_of(a, b));
 }
 
-Kept nms(const Operand& boxes, const Operand& scores, double threshold, const NmsOptions& options) {
+namespace {
+
+constexpr double kTiny = 1e-7;
+
+Tensor distance_iou(const Overlap& o) {
+  const Tensor around = maximum(o.high_a, o.high_b) - minimum(o.low_a, o.low_b);
+  const Tensor between = (o.low_a + o.high_a - o.low_b - o.high_b) * 0.5;
+  return o.iou - sum(square(between), -1) / (sum(square(around), -1) + kTiny);
+}
+
+} // namespace
+
+Tensor distance_box_iou(const Operand& a, const Operand& b) {
+  const Pair sets = box_sets(a, b, "distance_box_iou");
+  return rounded_to(distance_iou(overlap(sets.a, sets.b)), type_of(a, b));
+}
+
+Tensor complete_box_iou(const Operand& a, const Operand& b) {
+  const Pair sets = box_sets(a, b, "complete_box_iou");
+  const Overlap o = overlap(sets.a, sets.b);
+  const auto angle = [](const Tensor& low, const Tensor& high) {
+    const Tensor sides = high - low;
+    return atan(sides.select(-1, 0) / sides.select(-1, 1));
+  };
+  const Tensor v =
+      square(angle(o.low_a, o.high_a) - angle(o.low_b, o.high_b)) * (4 / (M_PI * M_PI));
+  const Tensor weight = stopped(v / (1 - o.iou + v + kTiny));
+  return rounded_to(distance_iou(o) - weight * v, type_of(a, b));
+}
+
+KeptBoxes nms(const Operand& boxes, const Operand& scores, double threshold,
+              const NmsOptions& options) {
   constexpr const char* who = "nms";
   constexpr std::int64_t kMost = 4096;
   const Tensor all = boxes_of(boxes, true, who).detach();
@@ -133,17 +163,17 @@ Kept nms(const Operand& boxes, const Operand& scores, double threshold, const Nm
   const Tensor place = positions(n);
   meet = (meet | (unsqueeze(place, 0) == unsqueeze(place, 1))).to(DType::U8);
   // The first box that is left has the highest score; it and what it meets go. All steps are alike.
-  Tensor left = ones({n}, DType::U8);
-  std::vector<Tensor> places;
+  Tensor left = ones({n}, DType::U8), turn = full({n}, -1, DType::I64);
   for (std::int64_t i = 0; i < most; ++i) {
     const Tensor at = argmax(left, 0, true);
-    places.push_back(where(take(left, at, 0) > 0, at, -1));
+    turn = where((place == at) & (left > 0), i, turn);
     left = left * (1 - reshape(take(meet, at, 0), {n}));
   }
-  const Tensor found = cat(places, 0);
-  const Tensor indices = where(found >= 0, take(order, found, 0), -1);
-  const Tensor mask = index_put(zeros({n}, DType::Bool), indices, ones({most}, DType::Bool), 0);
-  return {mask, indices, sum(found >= 0)};
+  // Boxes that were never taken are put nowhere.
+  const Tensor indices = index_put(full({most}, -1, DType::I64), turn, order, 0);
+  const Tensor taken = turn >= 0;
+  const Tensor mask = index_put(zeros({n}, DType::Bool), order, taken, 0);
+  return {mask, indices, sum(taken)};
 }
 
 } // namespace egret

@@ -306,6 +306,12 @@ Tensor isinf(const Operand& a) {
     return zeros(a.shape(), DType::Bool);
   return abs(a) == std::numeric_limits<double>::infinity();
 }
+Tensor isposinf(const Operand& a) {
+  return logical_and(isinf(a), gt(a, 0));
+}
+Tensor isneginf(const Operand& a) {
+  return logical_and(isinf(a), lt(a, 0));
+}
 Tensor isfinite(const Operand& a) {
   Access::held(a, "isfinite");
   if (!is_float(a.dtype()))

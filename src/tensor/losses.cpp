@@ -301,6 +301,22 @@ Tensor soft_margin_loss(const Operand& a, const Operand& target, Reduction reduc
   return reduced(softplus(neg(t * x)), reduction);
 }
 
+Tensor sigmoid_focal_loss(const Operand& logits, const Operand& target,
+                          const FocalOptions& options) {
+  constexpr const char* who = "sigmoid_focal_loss";
+  if (!(options.gamma >= 0))
+    fail(ErrorKind::Value, "{}: gamma is {}; it must not be negative", who, options.gamma);
+  auto [x, t] = loss_operands(logits, target, who);
+  // The logit of the target, so that neither 1 - p nor log p cancels.
+  const Tensor one = sigmoid(x), other = sigmoid(neg(x));
+  const Tensor missed = other * t + one * (1 - t);
+  const Tensor entropy = softplus(neg(x)) * t + softplus(x) * (1 - t);
+  Tensor losses = options.gamma == 0 ? entropy : entropy * pow(missed, options.gamma);
+  if (options.alpha >= 0)
+    losses = losses * (t * options.alpha + (1 - t) * (1 - options.alpha));
+  return reduced(losses, options.reduction);
+}
+
 Tensor cosine_similarity(const Operand& a, const Operand& b, std::int64_t axis, double eps) {
   auto [x, y] = matched(a, b, "cosine_similarity");
   const DType type = as_float(x, "cosine_similarity").dtype();

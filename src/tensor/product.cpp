@@ -93,6 +93,25 @@ Tensor dot(const Operand& a, const Operand& b) {
   return matmul(a, b);
 }
 
+Tensor inner(const Operand& a, const Operand& b) {
+  constexpr const char* who = "inner";
+  Access::held(a, who);
+  Access::held(b, who);
+  if (a.rank() == 0 || b.rank() == 0)
+    return mul(a, b);
+  if (!(a.shape().back() == b.shape().back()))
+    fail(ErrorKind::Shape, "{}: {} and {}: the last axes must be equal", who, shape_of(a),
+         shape_of(b));
+  return named(who, [&] { return tensordot(a, b, {-1}, {-1}); });
+}
+
+Tensor vecdot(const Operand& a, const Operand& b, std::int64_t axis) {
+  constexpr const char* who = "vecdot";
+  const Pair p = matched(a, b, who);
+  axis = axis_of(axis, p.a.rank(), p.a.shape(), who);
+  return named(who, [&] { return sum(widened(p.a) * widened(p.b), axis).to(p.a.dtype()); });
+}
+
 Tensor outer(const Operand& a, const Operand& b) {
   Access::held(a, "outer");
   Access::held(b, "outer");

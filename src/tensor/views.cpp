@@ -227,6 +227,40 @@ Tensor vstack(std::span<const Tensor> tensors) {
 Tensor dstack(std::span<const Tensor> tensors) {
   return cat(with_rank(tensors, 3, "dstack"), 2);
 }
+Tensor column_stack(std::span<const Tensor> tensors) {
+  std::vector<Tensor> columns;
+  for (const Tensor& t : tensors) {
+    Access::held(t, "column_stack");
+    columns.push_back(t.rank() < 2 ? t.reshape({-1, 1}) : t);
+  }
+  return named("column_stack", [&] { return cat(columns, 1); });
+}
+Tensor column_stack(std::initializer_list<Operand> tensors) {
+  return column_stack(std::vector<Tensor>(tensors.begin(), tensors.end()));
+}
+
+Tensor fliplr(const Operand& a) {
+  Access::held(a, "fliplr");
+  return flip(a, axis_of(1, a.rank(), a.shape(), "fliplr"));
+}
+Tensor flipud(const Operand& a) {
+  Access::held(a, "flipud");
+  return flip(a, axis_of(0, a.rank(), a.shape(), "flipud"));
+}
+
+Tensor atleast_1d(const Operand& a) {
+  Access::held(a, "atleast_1d");
+  return a.rank() < 1 ? unsqueeze(a, 0) : a.clone();
+}
+Tensor atleast_2d(const Operand& a) {
+  Access::held(a, "atleast_2d");
+  return a.rank() < 2 ? unsqueeze(atleast_1d(a), 0) : a.clone();
+}
+Tensor atleast_3d(const Operand& a) {
+  Access::held(a, "atleast_3d");
+  return a.rank() < 3 ? unsqueeze(atleast_2d(a), -1) : a.clone();
+}
+
 Tensor hstack(std::initializer_list<Operand> tensors) {
   return hstack(std::vector<Tensor>(tensors.begin(), tensors.end()));
 }

@@ -197,6 +197,13 @@ case("combinations", lambda a: torch.combinations(a, 3), data((5,), 93))
 case("combinations again", lambda a: torch.combinations(a, 2, with_replacement=True), data((5,), 93))
 case("histogram", lambda a: torch.histogram(a, data((6,), 94).sort().values, weight=data((20,), 95) + 1, density=True).hist, data((20,), 96),
      gradient=False)
+def focal(a, t, alpha, gamma):
+    p = torch.sigmoid(a)
+    at = p * t + (1 - p) * (1 - t)
+    return F.binary_cross_entropy_with_logits(a, t, reduction="none") * (1 - at) ** gamma * (alpha * t + (1 - alpha) * (1 - t))
+
+
+case("sigmoid_focal_loss", lambda a: focal(a, (data((20,), 98) > 0).double(), 0.25, 1.5), data((20,), 99) * 4)
 case("vander", lambda a: torch.stack([a ** k for k in (3, 2, 1, 0)], 1), data((5,), 93))
 sound, window = data((2, 40), 80), data((12,), 85) + 2
 for center in (True, False):

@@ -85,6 +85,15 @@ Tensor hinge_embedding_loss(const Operand& a, const Operand& target, double marg
 /// log(1 + exp(-t a)) for t of 1 and -1.
 Tensor soft_margin_loss(const Operand& a, const Operand& target,
                         Reduction reduction = Reduction::Mean);
+struct FocalOptions {
+  double alpha = 0.25; ///< factor where t is 1, 1 - alpha where it is 0; a negative one: none
+  double gamma = 2;
+  Reduction reduction = Reduction::Mean;
+};
+/// Binary cross-entropies of logits times (1 - p)^gamma, p the probability of the target (Lin et
+/// al. 2017; torchvision's). Error(Value) for a negative gamma.
+Tensor sigmoid_focal_loss(const Operand& logits, const Operand& target,
+                          const FocalOptions& options = {});
 /// a·b / (max(|a|, eps) max(|b|, eps)) along an axis; operands broadcast.
 Tensor cosine_similarity(const Operand& a, const Operand& b, std::int64_t axis = 1,
                          double eps = 1e-8);

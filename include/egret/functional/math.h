@@ -50,6 +50,8 @@ Tensor round(const Operand& a); ///< halves to even
 Tensor isnan(const Operand& a);
 Tensor isinf(const Operand& a);
 Tensor isfinite(const Operand& a);
+Tensor isposinf(const Operand& a);
+Tensor isneginf(const Operand& a);
 /// Between bounds of which one may be empty; Error(Value) without any.
 Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> high);
 /// a where `condition` (bool) holds, else b; all three broadcast.

@@ -3,6 +3,7 @@
 
 #include "egret/tensor.h"
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,11 @@ namespace egret {
 Tensor matmul(const Operand& a, const Operand& b);
 /// [n] and [n] to a number; Error(Shape) for other ranks.
 Tensor dot(const Operand& a, const Operand& b);
+/// Sums of products over the last axes: the other axes of a and then those of b; of a single number
+/// the product. Error(Shape) where the last axes differ.
+Tensor inner(const Operand& a, const Operand& b);
+/// Sums of products along an axis of operands that broadcast, in their dtype.
+Tensor vecdot(const Operand& a, const Operand& b, std::int64_t axis = -1);
 /// [m] and [n] to [m, n]; Error(Shape) for other ranks.
 Tensor outer(const Operand& a, const Operand& b);
 Tensor linear(const Operand& a, const Operand& weight,

@@ -83,6 +83,15 @@ Tensor dstack(std::span<const Tensor> tensors); ///< cat along axis 2
 Tensor hstack(std::initializer_list<Operand> tensors);
 Tensor vstack(std::initializer_list<Operand> tensors);
 Tensor dstack(std::initializer_list<Operand> tensors);
+/// The second (first) axis in reverse order; Error(Axis) where there is none.
+Tensor fliplr(const Operand& a);
+Tensor flipud(const Operand& a);
+/// At least so many axes: a vector is [1, n] of two and [1, n, 1] of three, a matrix [m, n, 1].
+Tensor atleast_1d(const Operand& a);
+Tensor atleast_2d(const Operand& a);
+Tensor atleast_3d(const Operand& a);
+Tensor column_stack(std::span<const Tensor> tensors); ///< cat along axis 1; vectors are columns
+Tensor column_stack(std::initializer_list<Operand> tensors);
 /// Element i becomes i + shift, around the end; without axes, of the flattened tensor.
 Tensor roll(const Operand& a, const std::vector<std::int64_t>& shifts,
             const std::vector<std::int64_t>& axes = {});

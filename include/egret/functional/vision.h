@@ -27,8 +27,14 @@ Tensor box_iou(const Operand& a, const Operand& b);
 /// 2019): from -1 to 1.
 Tensor generalized_box_iou(const Operand& a, const Operand& b);
 
+/// Intersection over union less the squared distance of the centres over the squared diagonal of
+/// the smallest box around both (Zheng et al. 2020), and less a term for different ratios of the
+/// sides, whose weight has no gradient. Squared diagonals count 1e-7 more, as in torchvision.
+Tensor distance_box_iou(const Operand& a, const Operand& b);
+Tensor complete_box_iou(const Operand& a, const Operand& b);
+
 /// Boxes that are left; no shape depends on data.
-struct Kept {
+struct KeptBoxes {
   Tensor mask;    ///< bool [n]
   Tensor indices; ///< i64 [most]: the boxes that are left by descending score, -1 behind them
   Tensor count;   ///< i64 []: how many
@@ -44,8 +50,8 @@ struct NmsOptions {
 /// left, those whose intersection over union with it is above `threshold` go, and so on. Of equal
 /// scores the first box comes first. [n, n] bools are stored. Without gradients. Error(Value) for a
 /// threshold that is NaN.
-Kept nms(const Operand& boxes, const Operand& scores, double threshold,
-         const NmsOptions& options = {});
+KeptBoxes nms(const Operand& boxes, const Operand& scores, double threshold,
+              const NmsOptions& options = {});
 
 struct RoiAlignOptions {
   double spatial_scale = 1;        ///< from the boxes' coordinates to those of `a`

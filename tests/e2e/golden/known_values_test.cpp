@@ -182,7 +182,8 @@ TEST(KnownValues, SuppressionOfBoxes) {
   const Tensor boxes = tensor(
       {{0.0, 0.0, 4.0, 1.0}, {1.0, 0.0, 5.0, 1.0}, {2.0, 0.0, 6.0, 1.0}, {9.0, 9.0, 9.0, 9.0}});
   const Tensor scores = tensor({0.5, 0.4, 0.3, 0.9});
-  const Kept kept = nms(boxes, scores, 0.5); // overlaps of neighbours are 3/5, of the others 1/3
+  const KeptBoxes kept =
+      nms(boxes, scores, 0.5); // overlaps of neighbours are 3/5, of the others 1/3
   expect(kept.indices, tensor({3, 0, 2, -1}));
   expect(kept.mask, tensor({1, 0, 1, 1}));
   EXPECT_EQ(kept.count.item<int>(), 3);
@@ -222,6 +223,23 @@ TEST(KnownValues, ConvolutionsOfSamplesThatMove) {
   const Tensor moved =
       deform_conv2d(image, down.reshape({1, 18, 4, 4}), weight, {}, {.padding = 1});
   expect(moved.narrow(2, 1, 3), conv2d(lower, weight, {}, around).narrow(2, 1, 3), 1e-3);
+}
+
+TEST(KnownValues, StacksAndRanks) {
+  const Tensor a = tensor({1, 2}), m = tensor({{1, 2}, {3, 4}});
+  expect(column_stack({a, m}), tensor({{1, 1, 2}, {2, 3, 4}}));
+  expect(fliplr(m), tensor({{2, 1}, {4, 3}}));
+  expect(flipud(m), tensor({{3, 4}, {1, 2}}));
+  EXPECT_EQ(atleast_3d(a).shape(), (Shape{1, 2, 1}));
+  EXPECT_EQ(atleast_3d(m).shape(), (Shape{2, 2, 1}));
+  EXPECT_EQ(atleast_2d(scalar(1)).shape(), (Shape{1, 1}));
+  EXPECT_EQ(atleast_1d(m).shape(), (Shape{2, 2}));
+  expect(inner(m, tensor({{1, 0}, {1, 1}, {0, 2}})), tensor({{1, 3, 4}, {3, 7, 8}}));
+  expect(inner(a, scalar(2)), tensor({2, 4}));
+  expect(vecdot(m, a, 0), tensor({4, 12}));
+  expect(isposinf(f64({kInf, -kInf, 1})), tensor({1, 0, 0}));
+  expect(isneginf(f64({kInf, -kInf, 1})), tensor({0, 1, 0}));
+  EXPECT_FALSE(any(isposinf(m)).item<bool>());
 }
 
 // Numbers that a program gives are not unrolled into operations.

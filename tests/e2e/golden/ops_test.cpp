@@ -497,6 +497,10 @@ TEST(GoldenOps, DerivativesSplitsAndChoices) {
   expect_case("histogram", {data({20}, 96)}, one([](const Tensors& t) {
                 return histogram(t[0], sort(data({6}, 94)).values, data({20}, 95) + 1, true);
               }));
+  expect_case("sigmoid_focal_loss", {data({20}, 99) * 4}, one([](const Tensors& t) {
+                return sigmoid_focal_loss(t[0], (data({20}, 98) > 0).to(DType::F64),
+                                          {.gamma = 1.5, .reduction = Reduction::None});
+              }));
   expect_case("vander", {data({5}, 93)}, one([](const Tensors& t) { return vander(t[0], 4); }));
 }
 

@@ -19,6 +19,7 @@ Array boxes(Draw& d, std::int64_t n) {
 
 struct Overlap {
   double both, join, around;
+  double centres = 0, diagonal = 0, angle = 0; ///< squared, squared, of the sides' ratios
 };
 Overlap overlap(const Array& a, std::int64_t i, const Array& b, std::int64_t j) {
   Overlap o{1, 1, 1};
@@ -31,20 +32,47 @@ Overlap overlap(const Array& a, std::int64_t i, const Array& b, std::int64_t j) 
     areas[1] *= bh - bl;
   }
   o.join = areas[0] + areas[1] - o.both;
+  for (std::int64_t k = 0; k < 2; ++k) {
+    const double al = a[{i, k}], ah = a[{i, k + 2}], bl = b[{j, k}], bh = b[{j, k + 2}];
+    o.centres += std::pow((al + ah - bl - bh) / 2, 2);
+    o.diagonal += std::pow(std::max(ah, bh) - std::min(al, bl), 2);
+  }
+  const auto ratio = [](const Array& x, std::int64_t n) {
+    return std::atan((x[{n, 2}] - x[{n, 0}]) / (x[{n, 3}] - x[{n, 1}]));
+  };
+  o.angle = ratio(a, i) - ratio(b, j);
   return o;
 }
 
-Instance iou_of(Draw& d, bool generalized) {
+enum class Iou { Plain, Generalized, Distance, Complete };
+
+Instance iou_of(Draw& d, Iou kind) {
   const std::int64_t n = d.below(4), m = d.between(1, 3);
   return one(
       {boxes(d, n), boxes(d, m)},
       [=](const Tensors& t) {
-        return generalized ? generalized_box_iou(t[0], t[1]) : box_iou(t[0], t[1]);
+        switch (kind) {
+        case Iou::Plain:
+          return box_iou(t[0], t[1]);
+        case Iou::Generalized:
+          return generalized_box_iou(t[0], t[1]);
+        case Iou::Distance:
+          return distance_box_iou(t[0], t[1]);
+        default:
+          return complete_box_iou(t[0], t[1]);
+        }
       },
       [=](const Arrays& a) {
         return Array({n, m}, [&](const Sizes& at) {
           const Overlap o = overlap(a[0], at[0], a[1], at[1]);
-          return o.both / o.join - (generalized ? (o.around - o.join) / o.around : 0);
+          const double iou = o.both / o.join;
+          if (kind == Iou::Plain)
+            return iou;
+          if (kind == Iou::Generalized)
+            return iou - (o.around - o.join) / o.around;
+          const double distance = iou - o.centres / (o.diagonal + 1e-7);
+          const double v = o.angle * o.angle * 4 / (M_PI * M_PI);
+          return kind == Iou::Distance ? distance : distance - v * v / (1 - iou + v + 1e-7);
         });
       });
 }
@@ -56,7 +84,7 @@ Instance nms_of(Draw& d) {
   Arrays operands = {boxes(d, n), d.distinct({n}, 0, 1), d.integers({n}, 0, 1)};
   return {operands,
           [=](const Tensors& t) {
-            const Kept k =
+            const KeptBoxes k =
                 nms(t[0], t[1], threshold, {.most = most, .classes = classes ? t[2] : Tensor()});
             return Tensors{k.mask, k.indices, k.count};
           },
@@ -202,8 +230,12 @@ std::vector<Row> vision_rows() {
                        bool gradient = true) {
     rows.push_back({name, std::move(make), Types::Floats, gradient, false, 8});
   };
-  add("box_iou", [](Draw& d) { return iou_of(d, false); });
-  add("generalized_box_iou", [](Draw& d) { return iou_of(d, true); });
+  add("box_iou", [](Draw& d) { return iou_of(d, Iou::Plain); });
+  add("generalized_box_iou", [](Draw& d) { return iou_of(d, Iou::Generalized); });
+  add("distance_box_iou", [](Draw& d) { return iou_of(d, Iou::Distance); });
+  // A part of its gradient is left out.
+  add(
+      "complete_box_iou", [](Draw& d) { return iou_of(d, Iou::Complete); }, false);
   add("nms", nms_of, false);
   add("roi_align", roi_align_of);
   add("deform_conv2d", deform_conv_of);
