@@ -25,6 +25,9 @@ struct MatrixPair {
 };
 MatrixPair matrix_pair(const Tensor& a, const Tensor& b, const char* who);
 
+/// Error(Value) for more columns than rotations are for.
+void require_columns(std::int64_t n, const char* who);
+
 /// Whether what is computed of it now may be differentiated.
 bool has_gradient(const Tensor& a);
 /// 0, with the derivatives of `a`.

@@ -44,6 +44,7 @@ Tensor pinv(const Operand& a, const Tolerance& tolerance) {
   const Matrices m = matrices(a, who);
   if (m.rows == 0 || m.columns == 0)
     return m.result(zeros({m.a.shape()[0], m.columns, m.rows}, m.a.dtype()));
+  require_columns(std::min(m.rows, m.columns), who);
   const Tensor fixed = stopped(m.a);
   const Svd f = named(who, [&] { return svd(fixed); });
   const Tensor counts = f.s > threshold_of(f.s, m, tolerance, who);
@@ -63,6 +64,7 @@ Tensor matrix_rank(const Operand& a, const Tolerance& tolerance) {
   m.type = DType::I64;
   if (m.rows == 0 || m.columns == 0)
     return m.result(zeros({m.a.shape()[0]}, DType::I64));
+  require_columns(std::min(m.rows, m.columns), who);
   const Tensor s = named(who, [&] { return svdvals(stopped(m.a)); });
   return m.result(sum(s > threshold_of(s, m, tolerance, who), 1));
 }
@@ -76,6 +78,8 @@ Tensor matrix_norm(const Operand& a, MatrixNorm norm, bool keepdim) {
       (norm == MatrixNorm::MinusInf && m.rows == 0) || (norm == MatrixNorm::MinusTwo && empty))
     fail(ErrorKind::Shape, "{}: matrices of {} are empty; at least one element is needed", who,
          shape_of(a));
+  if (norm == MatrixNorm::Nuclear || norm == MatrixNorm::Two || norm == MatrixNorm::MinusTwo)
+    require_columns(std::min(m.rows, m.columns), who);
   const bool largest =
       norm == MatrixNorm::One || norm == MatrixNorm::Inf || norm == MatrixNorm::Two;
   const Tensor y = named(who, [&] {
@@ -113,6 +117,8 @@ Tensor cond(const Operand& a, MatrixNorm norm) {
            shape_of(a));
     return m.result(zeros({m.a.shape()[0]}, m.a.dtype()));
   }
+  if (by_values || norm == MatrixNorm::Nuclear)
+    require_columns(std::min(m.rows, m.columns), who);
   if (by_values) {
     const Tensor s = named(who, [&] { return svdvals(m.a); });
     const Tensor large = s.select(1, 0), small = s.select(1, -1);

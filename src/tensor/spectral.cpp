@@ -73,8 +73,21 @@ Tensor turned(const Tensor& a, const Rotation& r, const Tensor& partner, std::in
 
 // The sign that makes the element of the largest absolute value of each column positive.
 Tensor column_signs(const Tensor& a) {
-  const Tensor at = argmax(abs(a), 1, true);
-  return where(gather(a, 1, at) < 0, number(a, -1), number(a, 1));
+  return where(max(a, 1, true) >= neg(min(a, 1, true)), number(a, 1), number(a, -1));
+}
+
+// The numbers of `order` [batch, n] in row-major order of a batch of lines, whose size may be
+// symbolic.
+Tensor line_numbers(const Tensor& order) {
+  const Expr batch = order.shape()[0];
+  return reshape(positions(batch) * order.size(1), {batch, 1}) + order;
+}
+Tensor ordered_values(const Tensor& a, const Tensor& order) {
+  return take(reshape(a, {a.shape()[0] * a.size(1)}), line_numbers(order), 0);
+}
+Tensor ordered_columns(const Tensor& a, const Tensor& order) {
+  const Tensor rows = reshape(transpose(a), {a.shape()[0] * a.size(2), a.shape()[1]});
+  return transpose(take(rows, line_numbers(order), 0));
 }
 
 // One step to the nearest matrix with orthonormal columns from one that is nearly so (Newton and
@@ -127,18 +140,19 @@ Spectrum rotated(const Tensor& given, bool with_vectors) {
     values = sum(vectors * matmul(a, vectors), 1) / sum(square(vectors), 1);
     values = where(found, values, kNoResult);
     const Tensor order = argsort(values, 1);
-    vectors = gather(vectors, 2, expand(unsqueeze(order, 1), a.shape()));
+    vectors = ordered_columns(vectors, order);
     vectors = where(unsqueeze(found, 2), vectors * column_signs(vectors), kNoResult);
-    values = gather(values, 1, order);
+    values = ordered_values(values, order);
   } else {
-    values = sort(where(found, values, kNoResult), 1).values;
+    values = where(found, values, kNoResult);
+    values = ordered_values(values, argsort(values, 1));
   }
   return {values * reshape(scale, {batch, 1}), vectors};
 }
 
 // 0 where x is 0, with a derivative that is not finite there: what has no derivative says so.
 Tensor without_derivative(const Tensor& x, const Tensor& where_so) {
-  return sqrt(abs(where(where_so, x, 1)));
+  return sqrt(where(where_so, x, 1));
 }
 
 // x / y, which has no derivative where `none`. `silent`: its derivative is 0 there.
@@ -172,6 +186,13 @@ Spectrum change(const Spectrum& at, const Tensor& da, bool silent) {
 
 } // namespace
 
+void require_columns(std::int64_t n, const char* who) {
+  constexpr std::int64_t kMostColumns = 512;
+  if (n > kMostColumns)
+    fail(ErrorKind::Value, "{}: matrices of {} columns; rotations are for at most {}", who, n,
+         kMostColumns);
+}
+
 } // namespace detail
 
 namespace linalg {
@@ -179,14 +200,6 @@ namespace linalg {
 using namespace detail;
 
 namespace {
-
-constexpr std::int64_t kMostColumns = 512;
-
-void require_columns(std::int64_t n, const char* who) {
-  if (n > kMostColumns)
-    fail(ErrorKind::Value, "{}: matrices of {} columns; rotations are for at most {}", who, n,
-         kMostColumns);
-}
 
 Eigh symmetric_spectrum(const Tensor& a, bool with_vectors, const char* who) {
   const Matrices m = square_matrices(a, who);
@@ -255,15 +268,12 @@ Factors orthogonal_columns(const Tensor& given, bool with_vectors) {
   const Tensor found = reshape(max(beside, {1, 2}), {batch, 1}) <= largest * most;
   const Tensor lengths = where(found, sqrt(sum(square(w), 1)), kNoResult);
   const Tensor order = argsort(lengths, 1, true);
-  const Tensor s = gather(lengths, 1, order) * reshape(scale, {batch, 1});
+  const Tensor s = ordered_values(lengths, order) * reshape(scale, {batch, 1});
   if (!with_vectors)
     return {{}, s, {}};
-  const auto sorted = [&](const Tensor& x) {
-    return gather(x, 2, expand(unsqueeze(order, 1), x.shape()));
-  };
-  v = orthonormal(sorted(v));
+  v = orthonormal(ordered_columns(v, order));
   // Columns of length 0 get a direction at right angles to the others.
-  const Qr f = qr(sorted(w));
+  const Qr f = qr(ordered_columns(w, order));
   const Tensor sides = where(row(diagonal(f.r, 0, 1, 2)) < 0, number(w, -1), number(w, 1));
   return {f.q * sides, s, v};
 }
