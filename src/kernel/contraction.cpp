@@ -573,7 +573,7 @@ private:
       return words_in_place(f_.right, std::move(p), from + k, t_.lanes);
     }
     p.lanes = t_.lanes;
-    put_index(p, r_, f_.columns, at.first_column + column);
+    put_lanes(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
     if (at.narrow)
       p.mask.push_back(f_.columns.inside(at.first_column + column));
     return step_of_side(e_, f_, f_.right, t_, p, from + k, half);
@@ -652,18 +652,9 @@ private:
     p.lanes = lanes;
     put_index(p, r_, f_.rows, at.first_row + row);
     const Expr first = at.first_column + vector * Expr(t_.lanes);
-    if (f_.columns.padded > 0) {
-      put_columns(p, first);
-      if (f_.columns.places < f_.columns.padded)
-        p.mask.push_back(
-            {p.at[std::size_t(f_.columns.axes.back())], Expr(0), Expr(f_.columns.places)});
-      store_results(e_, f_, p, sums);
-      return;
-    }
-    const Expr column = first + (lanes > 1 ? lane_variable(lanes) : Expr(0));
-    put_index(p, r_, f_.columns, column);
-    if (masked)
-      p.mask.push_back(f_.columns.inside(column));
+    put_lanes(p, r_, f_.columns, first);
+    if (masked && f_.columns.padded == 0)
+      p.mask.push_back(f_.columns.inside(first + (lanes > 1 ? lane_variable(lanes) : Expr(0))));
     store_results(e_, f_, p, sums);
   }
 
@@ -689,7 +680,7 @@ private:
 constexpr Knob kContractionKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
                                       {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
                                       {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 2},
-                                      {"late", 0, 1},      {"window", 0, 1}};
+                                      {"late", 0, 1},      {"window", 0, 1},     {"padded", 0, 1}};
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
 /// may have.
 constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;
@@ -744,6 +735,13 @@ public:
         return {false, {}, "the right side reads no windows that can be copied"};
     }
     ContractionForm form = windowed ? windowed->form : found.form;
+    if (tiles.padded) {
+      const auto padded =
+          tiles.window ? std::nullopt : with_whole_vectors(region, form, tiles.lanes);
+      if (!padded || !schedule.mma.empty())
+        return {false, {}, "its columns are no runs that could be padded to whole vectors"};
+      form = *padded;
+    }
     form.columns.run = tiles.lanes;
     if (tiles.matrix && tile_roles(tiles.mr / kTileRows, tiles.nv).left == 0)
       return {false, {}, "a register tile of more tiles than a matrix unit has"};

@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/emit.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -214,7 +215,7 @@ private:
     double bytes = 0;
     for (int l : loads_of(stage, value)) {
       const Load& load = stage.loads[std::size_t(l)];
-      if (stride_of(r_, stage, load, axis) != 1)
+      if (usual_stride_of(r_, stage, load, axis) != 1)
         continue;
       const auto place = std::find(stage.axes.begin(), stage.axes.end(), other);
       const auto extent = double(usual_size(r_.axes[std::size_t(other)].extent));
@@ -397,6 +398,24 @@ Factor paired_factor_of(const Region& region, const ContractionForm& form, const
 
 FoundContraction find_contraction(const Region& region, bool vectors, bool slices) {
   return ContractionFinder(region, vectors, slices).run();
+}
+
+std::optional<ContractionForm> with_whole_vectors(const Region& region, const ContractionForm& form,
+                                                  int lanes) {
+  const AxisGroup& columns = form.columns;
+  if (columns.axes.size() < 2 || columns.slices > 1 || columns.padded > 0 || form.right.tile > 0)
+    return std::nullopt;
+  const std::int64_t places =
+      region.axes[std::size_t(columns.axes.back())].extent.constant().value_or(0);
+  if (places < 1 || places % lanes == 0)
+    return std::nullopt;
+  ContractionForm padded = form;
+  padded.columns.places = places;
+  padded.columns.padded = round_up<std::int64_t>(places, lanes);
+  padded.columns.extent =
+      points_of(region, std::span(columns.axes).first(columns.axes.size() - 1)) *
+      Expr(padded.columns.padded);
+  return padded;
 }
 
 std::int64_t usual_size(const Expr& extent) {

@@ -4,6 +4,7 @@
 
 #include "kernel/region.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,11 @@ struct FoundContraction {
 /// `vectors`: also products of a vector with a matrix, as one row without axes; `slices`: also maps
 /// of the result's slices.
 FoundContraction find_contraction(const Region& region, bool vectors = false, bool slices = false);
+
+/// The form whose columns, of several axes, have their innermost one padded to whole vectors;
+/// nothing where it needs no padding, or its size is not known.
+std::optional<ContractionForm> with_whole_vectors(const Region& region, const ContractionForm& form,
+                                                  int lanes);
 
 /// What a symbolic extent is taken for when sizes are chosen.
 std::int64_t usual_size(const Expr& extent);

@@ -1,6 +1,7 @@
 #include "kernel/contraction_pack.h"
 
 #include "kernel/analysis.h"
+#include "kernel/contraction_segments.h"
 #include "kernel/contraction_window.h"
 #include "support/fail.h"
 
@@ -64,12 +65,29 @@ void put_index_within(Point& point, const Region& region, const AxisGroup& group
                       const Expr& index) {
   if (group.slices == 1) {
     put_index(point, region, group, min(index, group.extent - Expr(1)));
+    if (group.padded > 0) {
+      Expr& place = point.at[std::size_t(group.axes.back())];
+      place = min(place, Expr(group.places - 1));
+    }
     return;
   }
   AxisGroup of_slice = group;
   of_slice.slices = 1;
   put_index(point, region, of_slice, min(group.place(index), group.slice_extent() - Expr(1)));
   point.at[group.slice_axis] = floormod(floordiv(index, group.run), group.slices);
+}
+
+void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first) {
+  const Expr lane = point.lanes > 1 ? lane_variable(point.lanes) : Expr(0);
+  if (group.padded == 0) {
+    put_index(point, region, group, first + lane);
+    return;
+  }
+  put_index(point, region, group, first);
+  Expr& place = point.at[std::size_t(group.axes.back())];
+  place = place + lane;
+  if (!proves_less(place, Expr(group.places)))
+    point.mask.push_back({place, Expr(0), Expr(group.places)});
 }
 
 void store_results(Emitter& emitter, const ContractionForm& form, const Point& point,
@@ -101,6 +119,24 @@ void store_results(Emitter& emitter, const ContractionForm& form, const Point& p
     emitter.store(r.output, r.point, r.value);
 }
 
+namespace {
+
+/// The first steps of a side's segments; one segment where some step would be of two.
+std::vector<std::int64_t> segments_of_steps(const Region& region, const ContractionForm& form,
+                                            const Side& side, const Tiles& tiles, bool window) {
+  if (window || tiles.matrix || form.depth.extent.divisor() % tiles.width != 0)
+    return {0};
+  std::vector<std::int64_t> segments = segments_of_depth(region, form, side);
+  for (std::int64_t& first : segments) {
+    if (first % tiles.width != 0)
+      return {0};
+    first /= tiles.width;
+  }
+  return segments;
+}
+
+} // namespace
+
 PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
                        const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks,
                        const WindowReader* window, int window_lanes)
@@ -112,6 +148,7 @@ PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side
   const std::int64_t spill = width_ % t_.lanes == 0 ? 0 : t_.lanes;
   panel_elements_ = Expr(steps * width_ + spill);
   steps_ = steps_of(form, tiles);
+  segments_ = segments_of_steps(e_.region(), form, side, tiles, window != nullptr);
 }
 
 Expr steps_of(const ContractionForm& form, const Tiles& tiles) {
@@ -189,6 +226,25 @@ ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
   return b_.words(bits);
 }
 
+std::int64_t PackedSide::length_of(std::size_t segment) const {
+  const std::int64_t end = segment + 1 < segments_.size() ? segments_[segment + 1] : steps_.value();
+  return end - segments_[segment];
+}
+
+void PackedSide::over_steps(const Expr& start, const Expr& from, const Expr& until,
+                            const std::function<void(const Expr&, const Expr&)>& body) {
+  if (segments_.size() == 1) {
+    b_.loop(from, until, Expr(1), Expr(t_.kc), Bind::Serial,
+            [&](const Expr& k) { body(k, start + k); });
+    return;
+  }
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const Expr begin(segments_[i]), length(length_of(i));
+    b_.loop(max(start + from - begin, Expr(0)), min(start + until - begin, length), Expr(1), length,
+            Bind::Serial, [&](const Expr& j) { body(begin - start + j, begin + j); });
+  }
+}
+
 Expr PackedSide::whole_steps(const Expr& start, const Expr& count) const {
   if (whole_depth_)
     return count;
@@ -208,24 +264,24 @@ void PackedSide::pack_steps(int buffer, const Expr& offset, const Point& batch, 
                             const Expr& until) {
   const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
   const Expr start = part * Expr(t_.kc);
-  const auto store = [&](const Expr& p, bool masked, const Expr& k, bool half) {
+  const auto store = [&](const Expr& p, bool masked, const Expr& k, const Expr& step, bool half) {
     for (int v = 0; v < width_; v += t_.lanes) {
       Point point = batch;
       point.lanes = t_.lanes;
-      const Expr index = p * Expr(width_) + Expr(v) + lane;
-      put_index(point, e_.region(), panels_, index);
+      const Expr index = p * Expr(width_) + Expr(v);
+      put_lanes(point, e_.region(), panels_, index);
       if (masked)
-        point.mask.push_back(panels_.inside(index));
+        point.mask.push_back(panels_.inside(index + lane));
       const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
-      b_.store(buffer, place, vector_at(point, start + k, half));
+      b_.store(buffer, place, vector_at(point, step, half));
     }
   };
   const Expr pairs = floordiv(form_.depth.extent, t_.width) - start; // whole ones of the part
   const auto panel = [&](const Expr& p, bool masked) {
-    b_.loop(from, whole_depth_ ? until : min(until, max(pairs, from)), Expr(1), Expr(t_.kc),
-            Bind::Serial, [&](const Expr& k) { store(p, masked, k, false); });
+    over_steps(start, from, whole_depth_ ? until : min(until, max(pairs, from)),
+               [&](const Expr& k, const Expr& step) { store(p, masked, k, step, false); });
     if (!whole_depth_)
-      b_.when({{pairs, from, until}}, [&] { store(p, masked, pairs, true); });
+      b_.when({{pairs, from, until}}, [&] { store(p, masked, pairs, start + pairs, true); });
   };
   const Expr whole = floordiv(panels_.extent, width_);
   b_.loop(first, min(end, whole), Expr(1), max(whole, Expr(1)), Bind::Serial,
@@ -255,23 +311,23 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
   const bool bounded =
       window_ == nullptr || proves_less_equal(first + Expr(touched), panels_.extent);
   const Expr within = bounded ? first : min(first, panels_.extent - Expr(touched));
-  const auto row = [&](const Expr& k, bool masked, bool half) {
+  const auto row = [&](const Expr& k, const Expr& step, bool masked, bool half) {
     for (std::int64_t v = 0; v < touched; v += lanes_) {
       Point point = batch;
       point.lanes = lanes_;
-      const Expr index = (masked ? first : within) + Expr(v) + lane;
-      put_index(point, e_.region(), panels_, index);
+      const Expr index = (masked ? first : within) + Expr(v);
+      put_lanes(point, e_.region(), panels_, index);
       if (masked)
-        point.mask.push_back(panels_.inside(index));
-      b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane,
-               vector_at(point, start + k, half));
+        point.mask.push_back(panels_.inside(index + lane));
+      b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane, vector_at(point, step, half));
     }
   };
   const auto rows = [&](bool masked) {
-    b_.loop(Expr(0), whole_count, Expr(1), Expr(t_.kc), Bind::Serial,
-            [&](const Expr& k) { row(k, masked, false); });
+    over_steps(start, Expr(0), whole_count,
+               [&](const Expr& k, const Expr& step) { row(k, step, masked, false); });
     if (!whole_depth_ && !t_.matrix)
-      b_.when({{whole_count, Expr(0), count}}, [&] { row(whole_count, masked, true); });
+      b_.when({{whole_count, Expr(0), count}},
+              [&] { row(whole_count, start + whole_count, masked, true); });
   };
   b_.when({whole(first, touched, panels_.extent)}, [&] { rows(false); });
   b_.when({cut(first, touched, panels_.extent)}, [&] { rows(true); });
@@ -333,12 +389,33 @@ void PackedSide::chunks(int buffer, const Expr& offset, const Point& batch, cons
 void PackedSide::along_depth(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                              const Expr& start, const Expr& count) {
   const Expr lanes(t_.lanes);
+  bool vectors = segments_.size() > 1 && proves_less_equal(steps_, Expr(t_.kc));
+  for (std::size_t i = 0; vectors && i < segments_.size(); ++i)
+    vectors = length_of(i) >= t_.lanes;
+  if (vectors) {
+    by_segments(buffer, offset, batch, first);
+    return;
+  }
   const Expr full =
       t_.matrix ? whole_steps(start, count) : floordiv(whole_steps(start, count), lanes) * lanes;
   b_.loop(Expr(0), full, lanes, Expr(t_.kc), Bind::Serial,
           [&](const Expr& k) { transposed(buffer, offset, batch, first, start, k, false); });
   b_.when({t_.matrix ? Guard{full, Expr(0), count} : Guard{count - full, Expr(1), lanes + Expr(1)}},
           [&] { transposed(buffer, offset, batch, first, start, full, true); });
+}
+
+void PackedSide::by_segments(int buffer, const Expr& offset, const Point& batch,
+                             const Expr& first) {
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const std::int64_t begin = segments_[i], length = length_of(i), whole = length / t_.lanes;
+    const auto block = [&](const Expr& at) {
+      transposed(buffer, offset, batch, first, Expr(0), at, false);
+    };
+    b_.loop(Expr(0), Expr(whole), Expr(1), Expr(whole), Bind::Serial,
+            [&](const Expr& j) { block(Expr(begin) + j * Expr(t_.lanes)); });
+    if (length % t_.lanes != 0) // the last block ends with the segment and stores some steps again
+      block(Expr(begin + length - t_.lanes));
+  }
 }
 
 void PackedSide::transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,

@@ -5,7 +5,9 @@
 #include "kernel/contraction_tiles.h"
 #include "kernel/emit.h"
 
+#include <functional>
 #include <span>
+#include <vector>
 
 namespace egret::kernel {
 
@@ -14,9 +16,14 @@ class WindowReader;
 /// Sets the axes of a group at a point from the group's index.
 void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index);
 
-/// The same; of indices behind the end, the axes of the last one (of the same slice).
+/// The same; of indices behind the end, the axes of the last one (of the same slice, or run).
 void put_index_within(Point& point, const Region& region, const AxisGroup& group,
                       const Expr& index);
+
+/// The same for the lanes of the point's vector, the first of which has the index `first`: all in
+/// one run of the innermost axis where that is padded to whole vectors, those behind its end
+/// masked.
+void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first);
 
 /// Stores what the maps make of sums at a point: of one, or of those of all slices, which are at
 /// the same place of each.
@@ -75,6 +82,13 @@ private:
               const Expr& start, const Expr& count);
   void transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                   const Expr& start, const Expr& at, bool tail);
+  /// All of the depth, of one part and of segments of a vector's length or more.
+  void by_segments(int buffer, const Expr& offset, const Point& batch, const Expr& first);
+  std::int64_t length_of(std::size_t segment) const;
+  /// Goes through the steps of the part that begins at `start`, from `from` to `until` in it, one
+  /// segment after the other: body(number in the part, step of the depth).
+  void over_steps(const Expr& start, const Expr& from, const Expr& until,
+                  const std::function<void(const Expr&, const Expr&)>& body);
   /// Steps of the part from `start` on that are whole: all but a last chunk, or pair, that is not.
   Expr whole_steps(const Expr& start, const Expr& count) const;
   /// Steps `step` of the depth, of all lanes of the point (they may go along either). `half`: a
@@ -94,7 +108,8 @@ private:
   const Tiles& t_;
   bool rows_of_chunks_;
   const WindowReader* window_;
-  int lanes_;        ///< of vectors along a panel
+  int lanes_;                          ///< of vectors along a panel
+  std::vector<std::int64_t> segments_; ///< their first steps (contraction_segments.h)
   bool whole_depth_; ///< no chunk of a matrix unit, and no pair, goes beyond the end of the depth
   Expr steps_;       ///< of the depth
   Expr panel_elements_;

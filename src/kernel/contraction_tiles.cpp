@@ -1,5 +1,6 @@
 #include "kernel/contraction_tiles.h"
 
+#include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/contraction_window.h"
 #include "support/checked.h"
@@ -24,6 +25,9 @@ constexpr std::int64_t kSharedBoth = 1, kSharedRight = 2;
 std::int64_t other_sharing(const Schedule& s) {
   return s.knob("shared", kSharedBoth) == 0 ? kSharedBoth : 0;
 }
+
+/// Columns of a block for each row of a left side that is packed again for the block.
+constexpr std::int64_t kRowsBesideColumns = 8;
 
 struct Problem {
   std::int64_t rows, columns, batch;
@@ -190,15 +194,19 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   k["shared"] = many || (left_here && right_here) ? 0 : own ? kSharedRight : kSharedBoth;
   // Where one block has all rows, each panel of the right side is read in one block only: the
   // worker that reads it packs it just before, into the second cache, and no packed copy of the
-  // whole side (of windows, many times what memory holds) goes through memory.
+  // whole side (of windows, many times what memory holds) goes through memory. A left side of few
+  // rows beside those columns costs little to pack again for each block.
   const std::int64_t panel_bytes = nr * p.depth * p.bytes;
-  if (left_here && !right_here && (row_panels == 1 || rows >= p.rows) &&
+  const std::int64_t block =
+      nr * even_piece(column_panels, p.l2 / 2 / panel_bytes, many ? 1 : p.workers);
+  const bool light_left = left_here || (!many && kRowsBesideColumns * p.rows <= block);
+  if (light_left && !right_here && (row_panels == 1 || rows >= p.rows) &&
       (row_panels == 1 ||
        (4 * panel_bytes <= p.l2 / 2 &&
         (many || column_panels >= std::min<std::int64_t>(p.workers, row_panels))))) {
     k["shared"] = 0;
     k["mc"] = mr * row_panels;
-    k["nc"] = nr * even_piece(column_panels, p.l2 / 2 / panel_bytes, many ? 1 : p.workers);
+    k["nc"] = block;
     if (row_panels == 1 && panel_bytes <= p.l2 / 2)
       k["kc"] = p.depth; // no sums wait
   }
@@ -287,6 +295,42 @@ double cycles_of_copies(const Region& region, const WindowedProblem& w, const Re
   return of_step * double(p.depth * p.batch) + w.copied;
 }
 
+/// Cycles of a vector of results whose lanes are stored on both sides of an axis's end, and of a
+/// load of the right side that takes two vectors of memory there, beyond those of others. The
+/// numbers are fitted to measurements.
+constexpr double kCrossingStore = 4, kCrossingLoad = 2;
+
+/// Cycles for which vectors that go over the end of the columns' innermost axis keep a worker busy,
+/// beyond those of others.
+double cycles_of_crossing(const Region& region, const ContractionForm& form, const Problem& p) {
+  const Stage& stage = region.stages[std::size_t(form.stage)];
+  const double run = double(usual_size(region.axes[std::size_t(form.columns.axes.back())].extent));
+  const double load = form.right.order == Side::Order::Depth   ? 0
+                      : form.right.order == Side::Order::Panel ? kCrossingLoad
+                                                               : kGather * p.lanes;
+  const double loads = load * double(loads_of(stage, form.right.value).size());
+  return double(ceil_quotient(p.columns, p.lanes)) * std::min(double(p.lanes - 1) / run, 1.0) *
+         (double(p.rows) * kCrossingStore + double(p.depth) * loads);
+}
+
+/// The product with columns in whole vectors, by register tiles that go through them evenly, the
+/// best first.
+struct PaddedProblem {
+  Problem problem;
+  ContractionForm form;
+  std::vector<RegisterTile> tiles;
+};
+std::optional<PaddedProblem> by_whole_vectors(const Region& region, const ContractionForm& form,
+                                              const Target& target, std::int64_t bytes) {
+  const Problem crossing = problem_of(form, target, bytes);
+  const auto padded = with_whole_vectors(region, form, crossing.lanes);
+  if (!padded)
+    return std::nullopt;
+  PaddedProblem found{problem_of(*padded, target, bytes), *padded, {}};
+  found.tiles = register_tiles(found.problem, padded->columns.padded);
+  return found;
+}
+
 Schedule windowed_schedule(const WindowedProblem& w, int mr, int nv) {
   Schedule s = make_schedule(w.form, w.problem, mr, nv);
   s.knobs["window"] = 1;
@@ -343,6 +387,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
   t.pack_right = schedule.knob("pack_right", 1) != 0 ||
                  !(panels || (form.right.order != Side::Order::Depth && form.right.tile == 0));
   t.window = schedule.knob("window", 0) != 0;
+  t.padded = schedule.knob("padded", 0) != 0;
   if (t.window)
     t.pack_right = schedule.knob("pack_right", 0) != 0;
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right || t.window);
@@ -400,6 +445,19 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
   // Windows are copied where their vectors would be gathered into panels, again and again.
   double least = tiles[0].cost * double(p.depth * p.batch) +
                  cycles_of_packing(region, form, p) * double(p.batch);
+  if (const auto w = pairs ? std::nullopt : by_whole_vectors(region, form, target, vector)) {
+    const double together = w->tiles[0].cost * double(p.depth * p.batch),
+                 apart = tiles[0].cost * double(p.depth * p.batch) +
+                         cycles_of_crossing(region, form, p) * double(p.batch);
+    std::vector<Schedule> those;
+    for (std::size_t i = 0; i < w->tiles.size() && i < 2; ++i) {
+      those.push_back(make_schedule(w->form, w->problem, w->tiles[i].mr, w->tiles[i].nv));
+      those.back().knobs["padded"] = 1;
+    }
+    const bool best = together < apart;
+    space.insert(best ? space.begin() + std::ptrdiff_t(first) : space.end(), those.begin(),
+                 those.end());
+  }
   const bool floats = pairs_refused(region, form, target).empty();
   for (const auto& w : {by_windows(region, form, target),
                         by_copy(region, form, target, vector, true, pairs && floats)}) {

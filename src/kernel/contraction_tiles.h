@@ -27,6 +27,8 @@ struct Tiles {
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
   /// The right side is read from a copy of its windows, or packed from it where pack_right is set.
   bool window = false;
+  /// The innermost axis of the columns, of several, counts whole vectors: none goes over its end.
+  bool padded = false;
   bool shared =
       true; ///< workers pack together, behind a barrier; else each packs what its block needs
   /// Of shared: each worker packs the left side of its block by itself, one part of the depth at a

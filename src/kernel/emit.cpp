@@ -176,47 +176,6 @@ Value Emitter::convert(Value v, DType dtype) {
   return is_low(dtype) ? widen(cast_low(v.id, dtype)) : Value{b_.cast(v.id, dtype), dtype};
 }
 
-ValueId Emitter::index_value(const Expr& e, DType dtype, int lanes) {
-  if (!varies(e))
-    lanes = 1;
-  // Narrow vectors are cheaper, and conversions from them too.
-  bool small = e.lower() >= INT32_MIN && e.upper() <= INT32_MAX;
-  ValueId v =
-      b_.cast(b_.index(e, dtype == DType::I64 && !small ? DType::I64 : DType::I32, lanes), dtype);
-  if (small && (dtype == DType::I32 || dtype == DType::I64))
-    index_of_.insert_or_assign(v, Index{e, lanes});
-  return v;
-}
-
-void Emitter::note_constant(ValueId v, const Scalar& constant) {
-  if (constant.dtype != DType::I32 && constant.dtype != DType::I64)
-    return;
-  const std::int64_t value = constant.as_int();
-  if (value >= INT32_MIN && value <= INT32_MAX)
-    index_of_.insert_or_assign(v, Index{Expr(value), 1});
-}
-
-/// Integers that are expressions of indices stay such: an expression is simplified once, and a
-/// comparison of what fits into 32 bits is one instruction.
-std::optional<Value> Emitter::apply_to_indices(const BodyValue& v, const std::vector<Value>& args) {
-  if (args.size() != 2 || (v.op != Op::Add && v.op != Op::Lt))
-    return std::nullopt;
-  const auto a = index_of_.find(args[0].id), b = index_of_.find(args[1].id);
-  if (a == index_of_.end() || b == index_of_.end())
-    return std::nullopt;
-  const int lanes = std::max(a->second.lanes, b->second.lanes);
-  const Expr left = a->second.value, right = b->second.value;
-  if (v.op == Op::Lt)
-    return Value{
-        b_.apply(Op::Lt, DType::Bool,
-                 {index_value(left, DType::I32, lanes), index_value(right, DType::I32, lanes)}),
-        v.dtype};
-  const Expr sum = left + right;
-  if (sum.lower() < INT32_MIN || sum.upper() > INT32_MAX)
-    return std::nullopt;
-  return Value{index_value(sum, v.dtype, lanes), v.dtype};
-}
-
 Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
   if (v.op == Op::StopGradient)
     return args[0];
@@ -232,6 +191,8 @@ Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
   ids.reserve(args.size());
   for (const Value& a : args)
     ids.push_back(a.id);
+  if (const auto folded = fold_logic(v, ids))
+    return *folded;
   ValueId id = -1;
   if (v.dtype == DType::F32 && quick_arithmetic)
     id = quick_apply(v.op, ids);
@@ -497,8 +458,16 @@ struct Emitter::Body {
   /// Which way a choice goes, where the point alone says so.
   std::optional<bool> known_choice(const BodyValue& choice) const {
     const auto test = test_at_point(choice);
-    return test && test->first.is_constant() ? std::optional(proves_less(test->first, test->second))
-                                             : std::nullopt;
+    if (test && proves_less(test->first, test->second))
+      return true;
+    return test && proves_less_equal(test->second, test->first) ? std::optional(false)
+                                                                : std::nullopt;
+  }
+
+  /// A condition that is a constant where the code is being written, once it is made.
+  std::optional<bool> truth(int condition) {
+    const auto* constant = e.made<inst::Constant>(e.without_splats(get(condition).id));
+    return constant != nullptr ? std::optional(constant->value.as_int() != 0) : std::nullopt;
   }
 
   /// The condition of a choice as a guard, where it is the same in all lanes and can hold and fail.
@@ -605,6 +574,10 @@ struct Emitter::Body {
       }
       if (auto held = is_at(v); held >= 0) {
         made[i] = {held, DType::Bool};
+        break;
+      }
+      if (const std::optional<bool> known = v.op == Op::Select ? truth(v.args[0]) : std::nullopt) {
+        made[i] = get(v.args[*known ? 1 : 2]);
         break;
       }
       std::vector<Value> args;

@@ -162,6 +162,7 @@ private:
   ValueId index_value(const Expr& e, DType dtype, int lanes);
   void note_constant(ValueId v, const Scalar& constant);
   std::optional<Value> apply_to_indices(const BodyValue& v, const std::vector<Value>& args);
+  std::optional<Value> fold_logic(const BodyValue& v, const std::vector<ValueId>& args);
 
   ProgramBuilder& b_;
   const Region& region_;

@@ -245,12 +245,16 @@ llvm::Value* Renderer::mask_vector(const Mask& mask, int lanes) {
 
 // ---- loads --------------------------------------------------------------------------------------
 
+// A failing condition reads zeros instead: no branch. Nor may a masked load that no lane wants have
+// an address outside of memory: the CPU's microcode then takes thousands of cycles to find that no
+// lane faults.
+llvm::Value* Renderer::or_zeros(Value* pointer, Value* condition) {
+  return condition == nullptr ? pointer : builder_.CreateSelect(condition, pointer, zeros());
+}
+
 llvm::Value* Renderer::load_one(Value* pointer, Value* condition, llvm::Type* type,
                                 llvm::Align align) {
-  // A failing condition reads zeros instead: no branch.
-  if (condition != nullptr)
-    pointer = builder_.CreateSelect(condition, pointer, zeros());
-  return builder_.CreateAlignedLoad(type, pointer, align);
+  return builder_.CreateAlignedLoad(type, or_zeros(pointer, condition), align);
 }
 
 llvm::Value* Renderer::load(const kernel::inst::Load& inst, Type type) {
@@ -296,9 +300,8 @@ llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, i
     if (mask.lanes == nullptr) {
       loaded = load_one(pointer, mask.scalar, vector, align);
     } else {
-      Value* lanes_on = mask_vector(mask, lanes);
-      loaded =
-          b.CreateMaskedLoad(vector, pointer, align, forward ? lanes_on : reverse(lanes_on), zero);
+      loaded = b.CreateMaskedLoad(vector, or_zeros(pointer, mask.scalar), align,
+                                  forward ? mask.lanes : reverse(mask.lanes), zero);
     }
     return forward ? loaded : reverse(loaded);
   }
@@ -324,9 +327,9 @@ llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, i
       if (mask.lanes == nullptr) {
         loaded = load_one(pointer, mask.scalar, part, element_alignment(buffer));
       } else {
-        Value* none = llvm::Constant::getNullValue(lanes_on->getType());
-        loaded = b.CreateMaskedLoad(part, pointer, element_alignment(buffer),
-                                    b.CreateShuffleVector(lanes_on, none, wanted),
+        Value* none = llvm::Constant::getNullValue(mask.lanes->getType());
+        loaded = b.CreateMaskedLoad(part, or_zeros(pointer, mask.scalar), element_alignment(buffer),
+                                    b.CreateShuffleVector(mask.lanes, none, wanted),
                                     llvm::Constant::getNullValue(part));
       }
       // The second operand of a shuffle has the first one's length: all lanes, in order.

@@ -67,6 +67,7 @@ private:
   Value* lane_guard(const Guard& guard, int lanes, unsigned compare_bits);
   Value* mask_vector(const Mask& mask, int lanes);
   Value* load(const kernel::inst::Load& inst, kernel::Type type);
+  Value* or_zeros(Value* pointer, Value* condition);
   Value* load_one(Value* pointer, Value* condition, llvm::Type* type, llvm::Align align);
   Value* load_lanes(int buffer, const Expr& e, const Mask& mask, int lanes);
   void store(const kernel::Store& stmt);

@@ -157,6 +157,32 @@ TEST(CpuDevice, ARangeOfWholeVectorsIsOneConditionForAllLanes) {
     }
 }
 
+// A masked load of no lane from an address outside of memory takes thousands of cycles on some
+// CPUs.
+TEST(CpuDevice, AMaskedLoadWhoseConditionFailsHasAnAddressInMemory) {
+  ProgramMaker m("select");
+  m.buffer(DType::F32, 64, true, false);
+  m.buffer(DType::F32, 64, false, true);
+  m.loop(64, 8, [&](Expr i) {
+    const Expr at = i + kernel::lane_variable(8);
+    m.store(1, at, m.load(0, 8, at, {{i, Expr(32), Expr(64)}, {at, Expr(0), Expr(60)}}));
+  });
+  for (const char* const level : egret::testing::cpu_levels()) {
+    SCOPED_TRACE(level);
+    backend::Device& device = cpu_at(level);
+    const auto artifact = device.compile(m.program);
+    const std::string code = artifact->code(m.program);
+    EXPECT_NE(code.find("ptr @zeros"), std::string::npos) << code;
+    std::vector<float> x(64), y(64, -1.0f);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i + 1);
+    void* pointers[] = {x.data(), y.data()};
+    device.launch(*artifact, m.program, {pointers, nullptr, nullptr, nullptr, nullptr});
+    for (std::int64_t i = 0; i < 64; ++i)
+      ASSERT_EQ(y[std::size_t(i)], i >= 32 && i < 60 ? float(i + 1) : 0.0f) << i;
+  }
+}
+
 TEST(CpuDevice, CodeSaysOfWhichLineOfTheProgramItIs) {
   const kernel::KernelProgram program = scaled(100, 2);
   std::vector<std::string> lines(1);

@@ -2,6 +2,7 @@
 #include "backend/reference/program_interpreter.h"
 #include "compiler/compile.h"
 #include "kernel/contraction_form.h"
+#include "kernel/contraction_segments.h"
 #include "kernel/families.h"
 #include "support/contraction_regions.h"
 #include "support/cpu_levels.h"
@@ -13,6 +14,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace egret {
 namespace {
@@ -155,6 +159,130 @@ TEST(Contraction, RowsThatOneBlockReadsArePackedByIt) {
   EXPECT_TRUE(own);
   check_contraction(region, 1000);
   check_contraction(region, 1000, true);
+}
+
+/// left[m,k] * right[b,k,n], where the right side is `first` and behind it, along the depth,
+/// `second`: both [b,n,half], so that neighbours along the depth are neighbours in memory.
+kernel::Region joined_product(std::int64_t m, std::int64_t n, std::int64_t half, std::int64_t b) {
+  const Einsum e = sizes("mk", "bkn", "bmn", m, n, 2 * half, b);
+  return region_of([&](Graph& g) {
+    const auto part = [&](const char* name, std::int64_t before) {
+      const NodeId turned = g.permute(g.input(name, DType::F32, {b, n, half}), {0, 2, 1});
+      return g.pad(turned, {0, before, 0}, {0, half - before, 0}, Scalar::of(DType::F32, 0.0));
+    };
+    const NodeId step = g.expand(g.reshape(g.iota(2 * half), {1, 2 * half, 1}), {b, 2 * half, n});
+    const NodeId end = g.broadcast(g.constant(DType::I64, double(half)), {b, 2 * half, n});
+    const NodeId right =
+        g.select(g.binary(Op::Lt, step, end), part("first", 0), part("second", half));
+    return std::vector{testing::einsum(g, input(g, "a", "mk", e), right, e)};
+  });
+}
+
+/// left[m,k] * right[b,k,n], where the depth is an axis of 2 outside of n and one of `half` inside.
+kernel::Region divided_product(std::int64_t m, std::int64_t n, std::int64_t half, std::int64_t b) {
+  const Einsum e = sizes("mk", "bkn", "bmn", m, n, 2 * half, b);
+  return region_of([&](Graph& g) {
+    const NodeId x = g.permute(g.input("x", DType::F32, {b, 2, n, half}), {0, 1, 3, 2});
+    const NodeId right = g.reshape(x, {b, 2 * half, n});
+    return std::vector{testing::einsum(g, input(g, "a", "mk", e), right, e)};
+  });
+}
+
+bool has(const std::string& line, const std::string& word) {
+  return line.find(word) != std::string::npos;
+}
+
+/// The lines of the program that the first schedule gives that have all of `words`.
+std::vector<std::string> lines_of_first(const kernel::Region& region, const kernel::Target& target,
+                                        const std::vector<std::string>& words) {
+  const kernel::Generator& generator = kernel::contraction_generator();
+  const kernel::Lowered lowered =
+      generator.lower(region, generator.space(region, target).at(0), target);
+  EXPECT_TRUE(lowered.ok) << lowered.reason;
+  std::istringstream text(kernel::print(lowered.program));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);)
+    if (std::ranges::all_of(words, [&](const std::string& word) { return has(line, word); }))
+      lines.push_back(line);
+  return lines;
+}
+
+TEST(ContractionSegments, EndWhereWhatTheSideReadsChanges) {
+  const auto segments = [](const kernel::Region& region) {
+    const auto found = kernel::find_contraction(region);
+    EXPECT_TRUE(found.ok) << found.reason;
+    EXPECT_EQ(found.form.right.order, kernel::Side::Order::Depth);
+    return kernel::segments_of_depth(region, found.form, found.form.right);
+  };
+  using Begins = std::vector<std::int64_t>;
+  EXPECT_EQ(segments(joined_product(40, 10, 20, 30)), (Begins{0, 20}));
+  EXPECT_EQ(segments(divided_product(40, 10, 20, 30)), (Begins{0, 20}));
+  EXPECT_EQ(segments(product_region(sizes("mk", "bnk", "bmn", 40, 10, 20, 30))), Begins{0});
+}
+
+TEST(ContractionSegments, ArePackedByVectorsOfNeighbours) {
+  for (const std::string level : testing::cpu_levels()) {
+    const kernel::Target& target = testing::cpu_at(level).target();
+    // Neither masks nor choices: each tensor is read in its segment only.
+    const auto joined = joined_product(40, 10, 20, 30);
+    EXPECT_FALSE(lines_of_first(joined, target, {"load first["}).empty());
+    EXPECT_TRUE(lines_of_first(joined, target, {"load first[", "where"}).empty());
+    EXPECT_TRUE(lines_of_first(joined, target, {"load second[", "where"}).empty());
+    EXPECT_TRUE(lines_of_first(joined, target, {"select"}).empty());
+    // Lanes are neighbours along the depth.
+    const auto divided = divided_product(40, 10, 20, 30);
+    for (const std::string& line : lines_of_first(divided, target, {"load x["}))
+      EXPECT_TRUE(has(line, "load x[lane + ")) << line;
+  }
+  for (const std::int64_t half : {3, 8, 13, 20, 40}) { // shorter than a vector, and longer
+    check_contraction(joined_product(9, 10, half, 7), 6);
+    check_contraction(divided_product(9, 10, half, 7), 6);
+  }
+  check_contraction(joined_product(9, 10, 20, 7), 100, true);
+  check_contraction(divided_product(9, 6, 5, 7), 100, true);
+  check_contraction(divided_product(9, 10, 300, 7), 6); // a depth of several parts
+}
+
+/// left[m,k] * right[b,k,n], where every second element of the right side's memory counts.
+kernel::Region spread_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t b) {
+  const Einsum e = sizes("mk", "bkn", "bmn", m, n, k, b);
+  return region_of([&](Graph& g) {
+    const NodeId x = g.shrink(g.input("x", DType::F32, {b, k, n, 2}), {0, 0, 0, 1}, {b, k, n, 2});
+    return std::vector{testing::einsum(g, input(g, "a", "mk", e), g.reshape(x, {b, k, n}), e)};
+  });
+}
+
+TEST(Contraction, RunsOfWhatLiesApartAreInWholeVectors) {
+  // result[b,m,n] with an n that is no whole vectors: those that go over its end would be gathered.
+  const kernel::Generator& generator = kernel::contraction_generator();
+  for (const std::string level : testing::cpu_levels()) {
+    const kernel::Target& target = testing::cpu_at(level).target();
+    const auto region = spread_product(20, 31, 20, 300);
+    EXPECT_EQ(generator.space(region, target).at(0).knob("padded", 0), 1) << level;
+    for (const char* access : {"store out0[", "load x["}) {
+      const auto lines = lines_of_first(region, target, {access, "lane"});
+      EXPECT_FALSE(lines.empty());
+      for (const std::string& line : lines)
+        EXPECT_FALSE(has(line, "(lane") || has(line, "(2*lane")) << line; // divided
+    }
+  }
+  const kernel::Target target = testing::cpu_at("native").target();
+  for (const std::int64_t n : {3, 9, 19}) {
+    const auto region = product_region(sizes("mk", "bkn", "bmn", 11, n, 13, 7));
+    const auto space = generator.space(region, target);
+    EXPECT_TRUE(std::ranges::any_of(
+        space, [](const kernel::Schedule& s) { return s.knob("padded", 0) == 1; }));
+    check_contraction(region, 100);
+    check_contraction(region, 100, true);
+    check_contraction(spread_product(9, n, 8, 5), 100);
+    check_contraction(spread_product(9, n, 8, 5), 100, true);
+  }
+  check_contraction(joined_product(11, 10, 20, 7), 100);
+  // Whole vectors have no runs.
+  const auto whole = product_region(sizes("mk", "bkn", "bmn", 11, 64, 13, 7));
+  kernel::Schedule schedule = generator.space(whole, target).at(0);
+  schedule.knobs["padded"] = 1;
+  EXPECT_FALSE(generator.lower(whole, schedule, target).ok);
 }
 
 TEST(ContractionForm, SaysWhyARegionIsNone) {
