@@ -150,15 +150,9 @@ Spectrum rotated(const Tensor& given, bool with_vectors) {
   return {values * reshape(scale, {batch, 1}), vectors};
 }
 
-// 0 where x is 0, with a derivative that is not finite there: what has no derivative says so.
-Tensor without_derivative(const Tensor& x, const Tensor& where_so) {
-  return sqrt(where(where_so, x, 1));
-}
-
-// x / y, which has no derivative where `none`. `silent`: its derivative is 0 there.
-Tensor quotient(const Tensor& x, const Tensor& y, const Tensor& none, bool silent) {
-  const Tensor safe = x / where(none, 1, y);
-  return where(none, silent ? x * 0 : without_derivative(x, none), safe);
+// x / y, or 0 where `none`, and so is its derivative: vectors of equal values have none.
+Tensor quotient(const Tensor& x, const Tensor& y, const Tensor& none) {
+  return where(none, 0, x / where(none, 1, y));
 }
 
 Tensor column(const Tensor& a) {
@@ -175,12 +169,12 @@ Tensor equal_pairs(const Tensor& values) {
 }
 
 // The change of eigenvalues and vectors with `da`, at `at`.
-Spectrum change(const Spectrum& at, const Tensor& da, bool silent) {
+Spectrum change(const Spectrum& at, const Tensor& da) {
   const std::int64_t n = da.size(1);
   const Tensor p = matmul(matmul(transpose(at.vectors), da), at.vectors);
   const Tensor own = reshape(positions(n), {n, 1}) == positions(n);
   const Tensor difference = where(own, number(p, 1), row(at.values) - column(at.values));
-  const Tensor k = quotient(where(own, 0, p), difference, equal_pairs(stopped(at.values)), silent);
+  const Tensor k = quotient(where(own, 0, p), difference, equal_pairs(stopped(at.values)));
   return {diagonal(p, 0, 1, 2), matmul(at.vectors, k)};
 }
 
@@ -211,9 +205,9 @@ Eigh symmetric_spectrum(const Tensor& a, bool with_vectors, const char* who) {
   if (has_gradient(symmetric)) {
     // The rule of the midpoint has the first and second derivatives, and as da is 0 no value.
     const Tensor da = variation(symmetric);
-    const Spectrum half = change(s, da, true);
+    const Spectrum half = change(s, da);
     const Spectrum middle = {s.values + half.values * 0.5, s.vectors + half.vectors * 0.5};
-    const Spectrum whole = change(middle, da, false);
+    const Spectrum whole = change(middle, da);
     s = {s.values + whole.values, s.vectors + whole.vectors};
   }
   return {m.result(s.values), with_vectors ? m.result(s.vectors) : Tensor()};
@@ -284,22 +278,20 @@ Tensor beside(const Tensor& u, const Tensor& a) {
 }
 
 // The change of the factors with `da`, at `at` (Townsend 2016).
-Factors change(const Factors& at, const Tensor& da, bool silent) {
+Factors change(const Factors& at, const Tensor& da) {
   const std::int64_t m = da.size(1), n = da.size(2);
   const Tensor p = matmul(matmul(transpose(at.u), da), at.v);
   const Tensor own = reshape(positions(n), {n, 1}) == positions(n);
   const Tensor difference =
       where(own, number(p, 1), (row(at.s) - column(at.s)) * (row(at.s) + column(at.s)));
   const Tensor equal = equal_pairs(stopped(at.s));
-  const auto mixed = [&](const Tensor& x) {
-    return quotient(where(own, 0, x), difference, equal, silent);
-  };
+  const auto mixed = [&](const Tensor& x) { return quotient(where(own, 0, x), difference, equal); };
   const Tensor s_rows = column(at.s), s_columns = row(at.s), t = transpose(p);
   Tensor u = matmul(at.u, mixed(p * s_columns + s_rows * t));
   const Tensor v = matmul(at.v, mixed(s_rows * p + t * s_columns));
   if (m > n) {
     const Tensor zero = expand(row(stopped(at.s)) == 0, da.shape());
-    u = u + quotient(beside(at.u, matmul(da, at.v)), expand(s_columns, da.shape()), zero, silent);
+    u = u + quotient(beside(at.u, matmul(da, at.v)), expand(s_columns, da.shape()), zero);
   }
   return {u, diagonal(p, 0, 1, 2), v};
 }
@@ -311,9 +303,9 @@ Factors thin_factors(const Tensor& given, bool with_vectors) {
   Factors f = orthogonal_columns(a, with_vectors || has_gradient(a));
   if (has_gradient(a)) {
     const Tensor da = variation(a);
-    const Factors half = change(f, da, true);
+    const Factors half = change(f, da);
     const Factors middle = {f.u + half.u * 0.5, f.s + half.s * 0.5, f.v + half.v * 0.5};
-    const Factors whole = change(middle, da, false);
+    const Factors whole = change(middle, da);
     f = {f.u + whole.u, f.s + whole.s, f.v + whole.v};
   }
   if (wide)

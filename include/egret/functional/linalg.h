@@ -75,8 +75,9 @@ Tensor lstsq(const Operand& a, const Operand& b);
 // (Brent and Luk 1985), in as many sweeps as the dtype and n need: errors are a few roundings of
 // the largest one. Vectors are unique but for signs where values differ; here the element of the
 // largest absolute value of each eigenvector, and of each column of u, is positive. A derivative of
-// vectors whose values are equal does not exist and is not finite (as PyTorch has it); derivatives
-// of the values are right there. NaN for a matrix with elements that are not finite.
+// vectors whose values are equal does not exist; what one of them has of the other counts as 0
+// then, as everywhere where a derivative is not finite (PyTorch: not finite). Derivatives of the
+// values are right there. NaN for a matrix with elements that are not finite.
 struct Eigh {
   Tensor values, vectors;
 };

@@ -61,7 +61,8 @@ TEST(SpectraMessages, Matrices) {
 TEST(SpectraMessages, Boxes) {
   const Tensor four = ones({3, 4});
   expect_all({
-      {ErrorKind::Shape, "box_area: boxes [2,3]; they must be [..., 4]", [] { box_area(matrix23); }},
+      {ErrorKind::Shape, "box_area: boxes [2,3]; they must be [..., 4]",
+       [] { box_area(matrix23); }},
       {ErrorKind::Shape, "box_convert: boxes [2,3]",
        [] { box_convert(matrix23, BoxFormat::Corners, BoxFormat::CenterSize); }},
       {ErrorKind::Shape, "box_iou: boxes [3]; they must be [n, 4]",
@@ -136,10 +137,12 @@ TEST(SpectraMessages, Samples) {
 
 TEST(SpectraMessages, Collections) {
   expect_all({
-      {ErrorKind::Value, "tensor_split: 0 parts are not possible", [] { tensor_split(matrix23, 0); }},
+      {ErrorKind::Value, "tensor_split: 0 parts are not possible",
+       [] { tensor_split(matrix23, 0); }},
       {ErrorKind::Value, "tensor_split: 16777217 tensors are too many",
        [] { tensor_split(matrix23, (1 << 24) + 1); }},
-      {ErrorKind::Axis, "tensor_split: axis 2 is out of range", [] { tensor_split(matrix23, 1, 2); }},
+      {ErrorKind::Axis, "tensor_split: axis 2 is out of range",
+       [] { tensor_split(matrix23, 1, 2); }},
       {ErrorKind::Shape, "gradient: axis 0 of [2,3] is too short; at least 3 elements are needed",
        [] { gradient(matrix23, {.axes = 0, .edge_order = 2}); }},
       {ErrorKind::Value, "gradient: an edge order of 3; it is 1 or 2",
@@ -156,8 +159,10 @@ TEST(SpectraMessages, Collections) {
        }},
       {ErrorKind::Shape, "histogram: edges [1]; a vector of at least two is needed",
        [] { histogram(matrix23, ones({1})); }},
-      {ErrorKind::Shape, "histogram: weights [2] do not fit [2,3]", [] { histogram(matrix23, numbers2, numbers2); }},
-      {ErrorKind::Shape, "combinations: got [2,3]; a vector is needed", [] { combinations(matrix23); }},
+      {ErrorKind::Shape, "histogram: weights [2] do not fit [2,3]",
+       [] { histogram(matrix23, numbers2, numbers2); }},
+      {ErrorKind::Shape, "combinations: got [2,3]; a vector is needed",
+       [] { combinations(matrix23); }},
       {ErrorKind::Value, "combinations: choices of -1", [] { combinations(numbers2, -1); }},
       {ErrorKind::Value, "combinations: the choices of 20 of 100 elements are too many",
        [] { combinations(ones({100}), 20); }},
