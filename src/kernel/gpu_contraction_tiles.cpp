@@ -70,8 +70,10 @@ GpuProblem problem_of(const Region& region, const ContractionForm& form, const T
   p.batch = usual_size(form.batch.extent);
   p.cores = target.workers;
   p.results = steps_of_results(region, form);
-  p.left_made = factor_of(region, form, form.left).pieces.empty();
-  p.right_made = factor_of(region, form, form.right).pieces.empty();
+  if (form.columns.slices == 1) {
+    p.left_made = factor_of(region, form, form.left).pieces.empty();
+    p.right_made = factor_of(region, form, form.right).pieces.empty();
+  }
   return p;
 }
 
@@ -506,6 +508,23 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
         choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, unit, 1)});
     }
   };
+  // What sides are made of counts where tiles are compared with each other; it takes other units as
+  // long.
+  const auto add_made = [&](std::span<const Offer> offers, double scale) {
+    GpuProblem plain = p;
+    plain.left_made = plain.right_made = false;
+    double least = std::numeric_limits<double>::infinity(), least_made = least;
+    for (const Offer& o : offers) {
+      least = std::min(least, time_of(plain, o, GpuUnit::Mma, best_split(plain, o, GpuUnit::Mma)));
+      least_made =
+          std::min(least_made, time_of(p, o, GpuUnit::Mma, best_split(p, o, GpuUnit::Mma)));
+    }
+    scale *= least / least_made;
+    add(offers, GpuUnit::Mma, scale);
+    for (const Offer& o : kMadeMmaOffers)
+      choices.push_back({schedule_of(p, o, GpuUnit::Mma, best_split(p, o, GpuUnit::Mma)),
+                         scale * time_of(p, o, GpuUnit::Mma, best_split(p, o, GpuUnit::Mma))});
+  };
   const Factor left = factor_of(region, form, form.left),
                right = factor_of(region, form, form.right);
   if (left.dtype == right.dtype && (left.dtype == DType::BF16 || left.dtype == DType::F16) &&
@@ -513,9 +532,10 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
     const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
     if (queued && form.columns.slices == 1)
       add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
-    add(kMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
-    if (p.is_made() && form.columns.slices == 1)
-      add(kMadeMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
+    if (p.is_made())
+      add_made(kMmaOffers, queued ? 1.4 : 1.0);
+    else
+      add(kMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
     if (form.columns.slices > 1)
       add(offers_of_slices(form, GpuUnit::Mma), GpuUnit::Mma, queued ? 1.4 : 1.0);
   }
