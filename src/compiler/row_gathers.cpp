@@ -230,8 +230,8 @@ private:
     box.back() = Expr(row.columns);
     Shape last(box.size(), Expr(1));
     last.back() = box.back();
-    const NodeId places = to_.expand(
-        to_.reshape(to_.iota(Expr(row.columns), to_[index].dtype), last), box);
+    const NodeId places =
+        to_.expand(to_.reshape(to_.iota(Expr(row.columns), to_[index].dtype), last), box);
     NodeId update = now_[node.inputs[2]];
     if (is_float(node.dtype)) // the sum of 0 and -0 is 0
       update = to_.binary(Op::Add, update,
