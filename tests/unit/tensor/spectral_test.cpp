@@ -174,7 +174,7 @@ TEST(Spectral, GradientsAtEqualValues) {
   square(linalg::eigh(a).vectors).select(0, 0).sum().backward();
   EXPECT_EQ(most_of(a.grad()), 0);
   // Beside a value of its own, a vector of two equal ones has what that value makes of it.
-  Tensor b = tensor(std::vector<double>{2, 0, 0, 0, 2, 0, 0, 0, 3}, {3, 3})
+  Tensor b = tensor(std::vector<double>{2, 0, 0, 0, 2, 0, 0, 0, 3}, Shape{3, 3})
                  .eval()
                  .detach()
                  .set_requires_grad();
