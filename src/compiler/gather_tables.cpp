@@ -24,19 +24,10 @@ constexpr double kLeastUse = 2;
 /// that is no constant. The base lies in row-major order.
 std::optional<std::int64_t> stride_along(const GraphFacts& facts, NodeId id, std::size_t axis) {
   const View& view = facts.view(id);
-  const Shape& shape = facts.graph()[view.base].shape;
-  const Expr variable = Expr::axis(int(axis), facts.graph()[id].shape[axis]);
-  std::int64_t stride = 0, step = 1;
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    const std::optional<Expr> slope = coefficient_of(view.map.coords[d], variable);
-    if (!slope || !slope->is_constant())
-      return std::nullopt;
-    stride += slope->value() * step;
-    if (!shape[d].is_constant())
-      return slope->value() == 0 && d == 0 ? std::optional(stride) : std::nullopt;
-    step *= shape[d].value();
-  }
-  return stride;
+  const IndexMap elements = compose(view.map, IndexMap::row_major(facts.graph()[view.base].shape));
+  const auto slope =
+      coefficient_of(elements.coords[0], Expr::axis(int(axis), facts.graph()[id].shape[axis]));
+  return slope ? slope->constant() : std::nullopt;
 }
 
 /// Whether the gather reads slices of several neighbours that do not lie together.

@@ -565,7 +565,7 @@ private:
     Point p = at.batch;
     if (window_) {
       p.lanes = t_.lanes;
-      put_columns(p, at.first_column + Expr(std::int64_t(v) * t_.lanes));
+      put_run(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
       return window_->vector_at(p, from + k);
     }
     if (t_.width > 1 && f_.right.pairs) { // the last panel is whole
@@ -573,17 +573,10 @@ private:
       return words_in_place(f_.right, std::move(p), from + k, t_.lanes);
     }
     p.lanes = t_.lanes;
-    put_lanes(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
+    put_vector(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
     if (at.narrow)
       p.mask.push_back(f_.columns.inside(at.first_column + column));
     return step_of_side(e_, f_, f_.right, t_, p, from + k, half);
-  }
-
-  /// The columns of a vector that begins at `first` and ends in the same row of places.
-  void put_columns(Point& p, const Expr& first) const {
-    put_index(p, r_, f_.columns, first);
-    Expr& place = p.at[std::size_t(f_.columns.axes.back())];
-    place = place + (p.lanes > 1 ? lane_variable(p.lanes) : Expr(0));
   }
 
   /// Pairs that lie in memory side by side, those of a lane behind those of the one before.
@@ -652,7 +645,7 @@ private:
     p.lanes = lanes;
     put_index(p, r_, f_.rows, at.first_row + row);
     const Expr first = at.first_column + vector * Expr(t_.lanes);
-    put_lanes(p, r_, f_.columns, first);
+    put_vector(p, r_, f_.columns, first);
     if (masked && f_.columns.padded == 0)
       p.mask.push_back(f_.columns.inside(first + (lanes > 1 ? lane_variable(lanes) : Expr(0))));
     store_results(e_, f_, p, sums);

@@ -77,15 +77,20 @@ void put_index_within(Point& point, const Region& region, const AxisGroup& group
   point.at[group.slice_axis] = floormod(floordiv(index, group.run), group.slices);
 }
 
-void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first) {
-  const Expr lane = point.lanes > 1 ? lane_variable(point.lanes) : Expr(0);
-  if (group.padded == 0) {
-    put_index(point, region, group, first + lane);
-    return;
-  }
+void put_run(Point& point, const Region& region, const AxisGroup& group, const Expr& first) {
   put_index(point, region, group, first);
   Expr& place = point.at[std::size_t(group.axes.back())];
-  place = place + lane;
+  place = place + (point.lanes > 1 ? lane_variable(point.lanes) : Expr(0));
+}
+
+void put_vector(Point& point, const Region& region, const AxisGroup& group, const Expr& first) {
+  if (group.padded == 0) {
+    put_index(point, region, group,
+              first + (point.lanes > 1 ? lane_variable(point.lanes) : Expr(0)));
+    return;
+  }
+  put_run(point, region, group, first);
+  const Expr& place = point.at[std::size_t(group.axes.back())];
   if (!proves_less(place, Expr(group.places)))
     point.mask.push_back({place, Expr(0), Expr(group.places)});
 }
@@ -269,7 +274,7 @@ void PackedSide::pack_steps(int buffer, const Expr& offset, const Point& batch, 
       Point point = batch;
       point.lanes = t_.lanes;
       const Expr index = p * Expr(width_) + Expr(v);
-      put_lanes(point, e_.region(), panels_, index);
+      put_vector(point, e_.region(), panels_, index);
       if (masked)
         point.mask.push_back(panels_.inside(index + lane));
       const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
@@ -316,7 +321,7 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
       Point point = batch;
       point.lanes = lanes_;
       const Expr index = (masked ? first : within) + Expr(v);
-      put_lanes(point, e_.region(), panels_, index);
+      put_vector(point, e_.region(), panels_, index);
       if (masked)
         point.mask.push_back(panels_.inside(index + lane));
       b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane, vector_at(point, step, half));

@@ -21,9 +21,11 @@ void put_index_within(Point& point, const Region& region, const AxisGroup& group
                       const Expr& index);
 
 /// The same for the lanes of the point's vector, the first of which has the index `first`: all in
-/// one run of the innermost axis where that is padded to whole vectors, those behind its end
-/// masked.
-void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first);
+/// one run of the innermost axis.
+void put_run(Point& point, const Region& region, const AxisGroup& group, const Expr& first);
+/// The same where only axes that are padded to whole vectors have such runs, those behind whose
+/// ends are masked.
+void put_vector(Point& point, const Region& region, const AxisGroup& group, const Expr& first);
 
 /// Stores what the maps make of sums at a point: of one, or of those of all slices, which are at
 /// the same place of each.

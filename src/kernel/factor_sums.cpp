@@ -313,6 +313,8 @@ void drop_unused(KernelProgram& program) {
 
 KernelProgram with_factored_sums(KernelProgram program) {
   RoundedUses uses = rounded_uses(program);
+  if (std::ranges::none_of(uses.asked, [](Asked asked) { return asked >= Asked::Rounded; }))
+    return program;
   if (!uses.tangents.empty()) {
     expand_tangents(program, uses);
     drop_unused(program); // tangents

@@ -17,8 +17,7 @@ namespace egret::kernel {
 /// A result is off by a few 2^-24 of the sum of its terms' magnitudes, as it was before:
 /// - A sum in which two terms or more are exact (a value, or one times a power of 2) stays a sum by
 ///   itself: x - mean is neither multiplied out nor added in another order.
-/// - x k - y stays a rounded product and a sum. Where x k and y are the same number it is 0,
-/// however
+/// - x k - y stays a rounded product and a sum. Where both are the same number it is 0, however
 ///   large they are.
 /// - Numbers are multiplied and added in f64 and rounded once; what would be 0 by that, or no
 ///   normal f32, is left as it is written.

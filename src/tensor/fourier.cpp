@@ -1,6 +1,7 @@
 #include "egret/functional/fourier.h"
 
 #include "support/fail.h"
+#include "tensor/complex_parts.h"
 #include "tensor/ops.h"
 
 #include <cmath>
@@ -10,6 +11,22 @@
 namespace egret::fourier {
 
 using namespace egret::detail;
+
+void require_parts_alike(const Complex& a, const char* who) {
+  Access::held(a.real, who);
+  Access::held(a.imag, who);
+  if (a.real.shape() != a.imag.shape())
+    fail(ErrorKind::Shape, "{}: a real part {} and an imaginary part {}; shapes must be equal", who,
+         shape_of(a.real), shape_of(a.imag));
+  if (a.real.dtype() != a.imag.dtype())
+    fail(ErrorKind::DType,
+         "{}: a real part of {} and an imaginary part of {}; dtypes must be equal", who,
+         name_of(a.real.dtype()), name_of(a.imag.dtype()));
+}
+
+DType float_type(const Tensor& a) {
+  return is_float(a.dtype()) ? a.dtype() : DType::F32;
+}
 
 namespace {
 
@@ -209,21 +226,6 @@ std::int64_t checked_axis(const Tensor& a, std::int64_t axis, const char* who) {
   return axis;
 }
 
-void check_parts(const Complex& a, const char* who) {
-  Access::held(a.real, who);
-  Access::held(a.imag, who);
-  if (a.real.shape() != a.imag.shape())
-    fail(ErrorKind::Shape, "{}: a real part {} and an imaginary part {}; shapes must be equal", who,
-         shape_of(a.real), shape_of(a.imag));
-  if (a.real.dtype() != a.imag.dtype())
-    fail(ErrorKind::DType, "{}: a real part of {} and an imaginary part of {}", who,
-         name_of(a.real.dtype()), name_of(a.imag.dtype()));
-}
-
-DType result_type(const Tensor& a) {
-  return is_float(a.dtype()) ? a.dtype() : DType::F32;
-}
-
 /// [.., n] along an axis as [batch, n] in the type of the arithmetic, and back.
 Tensor as_lines(const Tensor& a, std::int64_t axis) {
   const Tensor last = movedim(a.to(a.dtype() == DType::F64 ? DType::F64 : DType::F32), axis, -1);
@@ -237,7 +239,7 @@ Tensor from_lines(const Tensor& lines, const Tensor& like, std::int64_t axis, do
   shape.erase(shape.begin() + axis);
   shape.push_back(lines.shape()[1]);
   const Tensor scaled = scale == 1 ? lines : lines * scale;
-  return movedim(reshape(scaled, shape), -1, axis).to(result_type(like));
+  return movedim(reshape(scaled, shape), -1, axis).to(float_type(like));
 }
 
 double scale_of(Norm norm, bool inverse, std::int64_t n) {
@@ -267,7 +269,7 @@ std::int64_t checked_size(std::int64_t n, const char* who) {
 
 Complex along(Complex a, std::int64_t axis, Norm norm, bool inverse, const char* who,
               std::optional<std::int64_t> n = {}) {
-  check_parts(a, who);
+  require_parts_alike(a, who);
   axis = checked_axis(a.real, axis, who);
   if (n) {
     checked_size(*n, who);
@@ -343,7 +345,7 @@ Complex rfft(const Operand& a, std::int64_t axis, Norm norm, std::optional<std::
 }
 
 Tensor irfft(const Complex& a, std::optional<std::int64_t> n, std::int64_t axis, Norm norm) {
-  check_parts(a, "irfft");
+  require_parts_alike(a, "irfft");
   axis = checked_axis(a.real, axis, "irfft");
   const std::int64_t wanted = checked_size(n.value_or(2 * (a.real.size(axis) - 1)), "irfft");
   const std::int64_t half = wanted / 2 + 1;
@@ -353,11 +355,11 @@ Tensor irfft(const Complex& a, std::optional<std::int64_t> n, std::int64_t axis,
 }
 
 Complex fftn(const Complex& a, const Axes& axes, Norm norm) {
-  check_parts(a, "fftn");
+  require_parts_alike(a, "fftn");
   return along_all(a, listed(axes, a.real.rank()), norm, false, "fftn");
 }
 Complex ifftn(const Complex& a, const Axes& axes, Norm norm) {
-  check_parts(a, "ifftn");
+  require_parts_alike(a, "ifftn");
   return along_all(a, listed(axes, a.real.rank()), norm, true, "ifftn");
 }
 
@@ -371,7 +373,7 @@ Complex rfftn(const Operand& a, const Axes& axes, Norm norm) {
   return along_all(rfft(a, last, norm), list, norm, false, "rfftn");
 }
 Tensor irfftn(const Complex& a, std::optional<std::int64_t> n, const Axes& axes, Norm norm) {
-  check_parts(a, "irfftn");
+  require_parts_alike(a, "irfftn");
   std::vector<std::int64_t> list = listed(axes, a.real.rank());
   if (list.empty())
     fail(ErrorKind::Axis, "irfftn: of {}, no axis is named; there is at least one",

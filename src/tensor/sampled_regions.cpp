@@ -168,11 +168,12 @@ DeformSite checked(const Tensor& a, const Tensor& offset, const Tensor& weight, 
          who, shape_of(weight), shape_of(a));
   for (std::size_t i = 0; i < 2; ++i) {
     const std::int64_t n = a.size(static_cast<std::int64_t>(i) + 2);
-    const std::int64_t rest = n + 2 * s.padding[i] - s.dilation[i] * (s.kernel[i] - 1) - 1;
-    if (rest < 0 || n < 1)
+    const Windows windows{s.kernel[i], s.stride[i], s.dilation[i]};
+    const std::int64_t padded = n + 2 * s.padding[i];
+    if (padded < windows.span() || n < 1)
       fail(ErrorKind::Shape, "{}: the kernel of {} does not fit images {}", who, shape_of(weight),
            shape_of(a));
-    s.sizes.push_back(rest / s.stride[i] + 1);
+    s.sizes.push_back(windows.count(padded));
   }
   s.parts = offset.size(1) / (2 * taps);
   const auto fits = [&](const Tensor& t, std::int64_t each) {

@@ -5,6 +5,7 @@
 
 #include "support/checked.h"
 #include "support/fail.h"
+#include "tensor/complex_parts.h"
 #include "tensor/ops.h"
 
 #include <cmath>
@@ -84,22 +85,6 @@ Tensor frames_in(const Tensor& a, const Frames& f, PadMode mode, const char* who
   }
   x = egret::unfold(x, -1, f.n, f.hop);
   return f.window.defined() ? x * f.window : x;
-}
-
-void require_parts_alike(const Complex& a, const char* who) {
-  Access::held(a.real, who);
-  Access::held(a.imag, who);
-  if (a.real.shape() != a.imag.shape())
-    fail(ErrorKind::Shape, "{}: a real part {} and an imaginary part {}; shapes must be equal", who,
-         shape_of(a.real), shape_of(a.imag));
-  if (a.real.dtype() != a.imag.dtype())
-    fail(ErrorKind::DType,
-         "{}: a real part of {} and an imaginary part of {}; dtypes must be equal", who,
-         name_of(a.real.dtype()), name_of(a.imag.dtype()));
-}
-
-DType float_type(const Tensor& a) {
-  return is_float(a.dtype()) ? a.dtype() : DType::F32;
 }
 
 // Frames as rows, [..., frames, n_fft], overlapped and added, over the overlapped squares of the

@@ -90,6 +90,39 @@ TEST(CDevice, RunsOnAnyNumberOfWorkers) {
   }
 }
 
+/// Integers of 32 bits have more digits than f32, by way of which they are rounded to 16 bits.
+TEST(CDevice, RoundsIntegersOnce) {
+  EGRET_NEEDS_C_COMPILER();
+  std::vector<std::uint32_t> x{0, 1, 255, 256, 257, 65535, 65536, 0x7fffffff, 0x80000000, ~0u};
+  for (std::uint32_t bit = 8; bit < 32; ++bit) // ends, halves and what is beside them
+    for (const std::uint32_t half : {1u << bit, (1u << bit) + (1u << (bit - 8)),
+                                     (1u << bit) + (3u << (bit - 8)), (1u << bit) * 2 - 1})
+      for (const int beside : {-2, -1, 0, 1, 2})
+        for (const bool negative : {false, true}) {
+          const std::uint32_t number = half + std::uint32_t(beside);
+          x.push_back(negative ? 0u - number : number);
+        }
+  const auto n = std::int64_t(x.size());
+  for (const DType from : {DType::I32, DType::U32})
+    for (const DType to : {DType::BF16, DType::F16}) {
+      ProgramMaker m("rounded");
+      const int in = m.buffer(from, n, true, false), out = m.buffer(to, n, false, true);
+      m.loop(
+          n, 1,
+          [&](Expr i) {
+            m.store(out, i, m.apply(Op::Cast, {to, 1}, {m.load(in, 1, i)}));
+          },
+          kernel::Bind::Core);
+      std::vector<std::uint16_t> rounded(x.size());
+      testing::run_program(*testing::c_device(), m.program, {x.data(), rounded.data()}, {}, {}, 1);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double number = from == DType::I32 ? double(std::int32_t(x[i])) : double(x[i]);
+        ASSERT_EQ(rounded[i], Scalar::of(to, number).bits)
+            << name_of(from) << " " << number << " as " << name_of(to);
+      }
+    }
+}
+
 TEST(CDevice, FindsWhatItCompiledBefore) {
   EGRET_NEEDS_C_COMPILER();
   test::TempFolder folder;

@@ -115,6 +115,21 @@ TEST(CudaText, OnlyWhatIsRoundedToSixteenBitsIsMadeQuickly) {
   }
 }
 
+TEST(CudaText, IntegersAreRoundedInPairsWithoutWiderOnes) {
+  kernel::ProgramBuilder b("pairs");
+  const Expr first = kernel::thread_variable(32) * Expr(8);
+  const int in = b.argument("in", DType::I32, Expr(256), 64, false);
+  const int out = b.argument("out", DType::BF16, Expr(256), 64, true);
+  b.store(out, first + kernel::lane_variable(8),
+          b.cast(b.load(in, first + kernel::lane_variable(8), 8), DType::BF16));
+  kernel::Launch launch;
+  launch.workers = 1;
+  launch.threads = 32;
+  const std::string text = render_cuda(b.finish(launch), CudaTarget{});
+  EXPECT_EQ(count(text, "= eg_bf16x2(eg_odd(v"), 4u) << text;
+  EXPECT_EQ(count(text, "eg_odd((long long)"), 0u) << text;
+}
+
 /// The text of x (1 + tanh(y)) + x (1 - tanh(y)^2), rounded to `stored`, `other` being added to
 /// both tangents.
 std::string text_of_tangents(DType stored, double other) {

@@ -359,6 +359,11 @@ TEST(GpuContraction, SidesThatAreMadeHaveWarpsThatHideTheirLoads) {
   ASSERT_TRUE(lowered.ok) << lowered.reason;
   const auto warps = lowered.program.launch.workers.value() * lowered.program.launch.threads / 32;
   EXPECT_GE(warps, 6 * target.workers) << to_string(space[0]);
+  // Where there is little to make, too, matrix units are better than other ones.
+  for (const std::int64_t depth : {32, 64})
+    EXPECT_FALSE(kernel::gpu_contraction_generator()
+                     .space(unpacked(49, 49, depth, false), target)[0]
+                     .mma.empty());
 }
 
 TEST(GpuContraction, MatrixInstructionsInEveryLayout) {
