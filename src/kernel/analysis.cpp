@@ -191,6 +191,18 @@ std::optional<std::int64_t> stride_of(const Region& region, const Output& output
   return stride_in(region, result_axes(region.stages[output.stage]), offset_of(output), axis);
 }
 
+std::int64_t divisor_of(const Expr& e, const Expr& variable) {
+  const ExprNode& node = e.node();
+  if ((node.kind == ExprKind::FloorDiv || node.kind == ExprKind::FloorMod) &&
+      node.operands[0] == variable)
+    return node.operands[1].constant().value_or(0);
+  for (const Expr& part : node.operands)
+    if (!part.is_axis() && !part.is_symbol())
+      if (const std::int64_t found = divisor_of(part, variable); found > 0)
+        return found;
+  return 0;
+}
+
 std::optional<std::int64_t> usual_stride_of(const Region& region, const Stage& stage,
                                             const Load& load, int axis) {
   const auto stride = stride_of(region, stage, load, axis);

@@ -50,6 +50,9 @@ std::optional<std::int64_t> usual_stride_of(const Region& region, const Stage& s
                                             const Load& load, int axis);
 std::optional<std::int64_t> usual_stride_of(const Region& region, const Output& output, int axis);
 
+/// The number that a variable is divided by somewhere in the expression; 0: none.
+std::int64_t divisor_of(const Expr& e, const Expr& variable);
+
 /// Arithmetic of one point of the stage, in additions, without what its loads of other stages cost.
 double flops_of(const Stage& stage);
 /// What the straight code of one point of the stage costs a GPU's compiler, in additions: its

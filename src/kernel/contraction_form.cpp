@@ -256,19 +256,6 @@ private:
     side.depth_stride = stride_of(r_, stage, load, depth).value_or(0);
   }
 
-  /// The number that a variable is divided by somewhere in the expression; 0: none.
-  static std::int64_t divisor_of(const Expr& e, const Expr& variable) {
-    const ExprNode& node = e.node();
-    if ((node.kind == ExprKind::FloorDiv || node.kind == ExprKind::FloorMod) &&
-        node.operands[0] == variable)
-      return node.operands[1].constant().value_or(0);
-    for (const Expr& part : node.operands)
-      if (!part.is_axis() && !part.is_symbol())
-        if (const std::int64_t found = divisor_of(part, variable); found > 0)
-          return found;
-    return 0;
-  }
-
   void find_panels(const Stage& stage, Side& side, int panel) const {
     const Factor factor = factor_of(r_, f_, side);
     if (!factor.is_load)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <set>
 
 namespace egret::kernel {
@@ -247,6 +248,7 @@ SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side
   chunk_ = async_ ? widest : 1;
   if (!async_ && reads_depth_ == along_depth)
     chunk_ = std::min({kAccessBytes / size, along_depth ? t_.bk : panel_, 8});
+  run_ = run_of_part();
 }
 
 /// Elements that one asynchronous copy moves. 0 when the elements are not copies of memory.
@@ -276,18 +278,60 @@ SharedSide::Chunk SharedSide::chunk(int i) const {
   const int chunks = panel_ * t_.bk / chunk_;
   const Expr number = thread_variable(t_.threads()) + Expr(std::int64_t(i) * t_.threads());
   Chunk c;
+  if (run_ > 0) {
+    const int line = int(run_) / chunk_, others = reads_depth_ ? panel_ : t_.bk;
+    const int of_run = line * others / t_.threads();
+    const Expr place =
+        thread_variable(t_.threads()) + Expr(std::int64_t(i % of_run) * t_.threads());
+    (reads_depth_ ? c.k : c.p) = floormod(place, line) * Expr(chunk_) + Expr(i / of_run * run_);
+    (reads_depth_ ? c.p : c.k) = floordiv(place, line);
+    return c;
+  }
   if ((i + 1) * t_.threads() > chunks)
     c.exists.push_back({number, Expr(0), Expr(chunks)});
-  if (reads_depth_) {
-    const int line = t_.bk / chunk_;
-    c.k = floormod(number, line) * Expr(chunk_);
-    c.p = floordiv(number, line);
-  } else {
-    const int line = panel_ / chunk_;
-    c.p = floormod(number, line) * Expr(chunk_);
-    c.k = floordiv(number, line);
-  }
+  const int line = (reads_depth_ ? t_.bk : panel_) / chunk_;
+  (reads_depth_ ? c.k : c.p) = floormod(number, line) * Expr(chunk_);
+  (reads_depth_ ? c.p : c.k) = floordiv(number, line);
   return c;
+}
+
+/// Neighbours along a line of the tile for which what a side is made of is the same arm of a
+/// concatenation, or lies evenly in memory. 0: all of them.
+std::int64_t SharedSide::even_run() const {
+  const Region& r = e_.region();
+  const Stage& stage = r.stages[std::size_t(f_.stage)];
+  const AxisGroup& group = reads_depth_ ? f_.depth : group_;
+  if (group.axes.empty() || group.slices > 1)
+    return 0;
+  const int axis = group.axes.back();
+  const Expr& extent = r.axes[std::size_t(axis)].extent;
+  std::int64_t run = group.axes.size() > 1 ? extent.constant().value_or(1) : 0;
+  const auto place = std::find(stage.axes.begin(), stage.axes.end(), axis);
+  const Expr variable = Expr::axis(int(place - stage.axes.begin()), extent);
+  for (const int l : kernel::loads_of(stage, factor_.value)) {
+    const Load& load = stage.loads[std::size_t(l)];
+    run = std::gcd(run, divisor_of(offset_of(r, load), variable));
+    for (const Hole& hole : load.map.holes)
+      for (const Guard& g : hole.valid)
+        if (g.value == variable)
+          run = std::gcd(run, std::gcd(g.lo.constant().value_or(0), g.hi.constant().value_or(0)));
+  }
+  return run;
+}
+
+/// Elements of a line that a part of a thread's accesses goes through before the next ones: where a
+/// line of the tile holds several even runs, each access is within one of them, and several
+/// accesses share what parts of a complex number, say, are made of. 0: all of the line.
+std::int64_t SharedSide::run_of_part() const {
+  constexpr std::int64_t kSectorBytes = 32;
+  if (async_)
+    return 0;
+  const std::int64_t line = reads_depth_ ? t_.bk : panel_, others = reads_depth_ ? panel_ : t_.bk;
+  const std::int64_t run = even_run();
+  const bool whole = run > 0 && run < line && line % run == 0 && run % chunk_ == 0 &&
+                     run * std::int64_t(size_of(dtype_)) >= kSectorBytes &&
+                     run / chunk_ * others % t_.threads() == 0;
+  return whole ? run : 0;
 }
 
 void SharedSide::copy(const Point& batch, const Expr& first, const Expr& first_depth,

@@ -96,6 +96,8 @@ private:
     std::vector<Guard> exists;
   };
   Chunk chunk(int i) const;
+  std::int64_t even_run() const;
+  std::int64_t run_of_part() const;
   int chunks_of_thread() const;
   int widest_copy() const;
   void copy_piece(const FactorPiece& piece, const std::vector<Point>& points, const Expr& first,
@@ -125,7 +127,8 @@ private:
   int pitch_ = 0, buffer_ = -1;
   bool reads_depth_ = false; ///< neighbouring threads take neighbours along the depth
   bool async_ = false;
-  int chunk_ = 1; ///< elements that are copied at once
+  int chunk_ = 1;        ///< elements that are copied at once
+  std::int64_t run_ = 0; ///< of a part of a line; 0: all of it
   std::vector<Ahead> ahead_;
 };
 

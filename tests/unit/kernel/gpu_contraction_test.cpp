@@ -304,6 +304,45 @@ TEST(GpuContraction, PiecesOfAConcatenationAreCopiedFromTheirTensors) {
   EXPECT_EQ(text(uneven, kMma).find("from=piece"), std::string::npos);
 }
 
+/// w times a product of complex numbers whose real and imaginary parts are beside each other along
+/// the depth.
+kernel::Region product_of_complex(std::int64_t places, std::int64_t rows, std::int64_t columns) {
+  egret::Graph cx;
+  const auto one = [&](const char* name) { return cx.tensor({rows, places}, DType::F32, name); };
+  const Tensor a = one("a"), b = one("b"), c = one("c"), d = one("d");
+  linear(cat({a * c - b * d, a * d + b * c}, 1), cx.tensor({columns, 2 * places}, DType::F32, "w"))
+      .retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(cx.text()), gpu());
+  EXPECT_EQ(regions.size(), 1u);
+  return regions.at(0);
+}
+
+/// A thread's places are of one part, known when the program is made, so that no load has a
+/// condition, and both parts share what they read.
+TEST(GpuContraction, PlacesOfASideThatIsMadeAreOfOnePartEach) {
+  const std::string schedule = "bk=32 bm=16 bn=32 stages=3 wk=2 wm=1 wn=1";
+  const auto loads = [&](std::int64_t places) {
+    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+        product_of_complex(places, 64, 48), kernel::parse_schedule("gpu_contraction " + schedule),
+        gpu());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    const std::string text = print(lowered.program);
+    std::pair<int, int> found; // all, and those with conditions
+    for (std::size_t at = 0; (at = text.find("load a[", at)) != std::string::npos; ++at) {
+      ++found.first;
+      found.second +=
+          text.substr(at, text.find('\n', at) - at).find(" where ") != std::string::npos;
+    }
+    return found;
+  };
+  const auto [even, even_masked] = loads(16);
+  EXPECT_EQ(even_masked, 0);
+  const auto [odd, odd_masked] = loads(12); // parts that begin within a thread's places
+  EXPECT_GE(odd_masked, 2 * even);
+  for (const std::int64_t places : {16, 12, 64})
+    check(product_of_complex(places, 37, 29), schedule);
+}
+
 TEST(GpuContraction, WorkBeforeAndAfterTheProductIsInlined) {
   check(busy(sizes("mk", "kn", "mn", 37, 44, 18), DType::F32), kFma);
   check(busy(sizes("mk", "nk", "mn", 37, 44, 24), DType::BF16), kMma);
