@@ -619,6 +619,17 @@ void ProgramBuilder::atomic_combine(Monoid monoid, int buffer, const Expr& offse
              .mask = std::move(mask)});
 }
 
+ValueId ProgramBuilder::atomic_fetch_add(int buffer, const Expr& offset, ValueId value,
+                                         std::vector<Guard> mask) {
+  const VarId before = variable({DType::I32, 1});
+  intrinsic({.id = IntrinsicId::AtomicFetchAdd,
+             .memory = {{buffer, offset}},
+             .values = {value},
+             .variables = {before},
+             .mask = std::move(mask)});
+  return read(before);
+}
+
 void ProgramBuilder::publish_flag(int counter, const Expr& place) {
   intrinsic({.id = IntrinsicId::PublishFlag, .memory = {{counter, place}}});
 }

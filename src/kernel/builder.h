@@ -108,6 +108,8 @@ public:
   // Intrinsics, by their rows (intrinsics.h).
   void atomic_combine(Monoid monoid, int buffer, const Expr& offset, ValueId value,
                       std::vector<Guard> mask = {});
+  ValueId atomic_fetch_add(int buffer, const Expr& offset, ValueId value,
+                           std::vector<Guard> mask = {});
   void publish_flag(int counter, const Expr& place);
   void wait_flags(int counter, const Expr& begin, const Expr& end,
                   const std::function<void()>& body);

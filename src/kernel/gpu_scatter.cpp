@@ -1,10 +1,7 @@
 // Scatters by one index on a GPU, in an order that the sizes alone decide, or in any where that is
 // of no consequence (gpu_scatter.h). Where the elements that updates go to are few, each thread
 // combines a share of the updates in counters of its own in shared memory; blocks combine theirs,
-// and the grid those of the blocks. Where they are many, the updates are sorted by their index;
-// neighbours of one index are then combined, first within chunks of updates, and then the ends of
-// chunks that belong together. Columns with indices of their own are taken by a thread or a warp
-// each where they are many, and else as one column.
+// and the grid those of the blocks. The other ways have files of their own; here is the choice.
 #include "kernel/gpu_scatter.h"
 
 #include "kernel/families.h"
@@ -204,232 +201,6 @@ private:
   int counters_ = -1, sums_ = -1;
 };
 
-// --- Many elements: sorted updates
-
-struct SortedShape {
-  RadixShape sort;
-  int chunk = 64;   ///< sorted updates that a thread combines
-  int together = 8; ///< of them that are fetched together
-};
-
-class SortedUpdates : GpuScatter {
-public:
-  SortedUpdates(const Region& region, const ScatterForm& form, const SortedShape& shape)
-      : GpuScatter(region, form, shape.sort.threads), s_(shape),
-        chunks_(ceildiv(form.update_count, Expr(shape.chunk))),
-        bin_type_(form.bins.upper() < INT32_MAX ? DType::I32 : DType::I64),
-        position_(form.update_count.upper() <= INT32_MAX ? DType::I32 : DType::I64) {}
-
-  KernelProgram run() {
-    if (empty())
-      return finished();
-    sort();
-    barrier();
-    if (!f_.monoid) {
-      put_last();
-      return finished();
-    }
-    partial_ = b_.workspace("partial", f_.state, chunks_ * Expr(2) * f_.column_count);
-    chunks();
-    barrier();
-    join();
-    return finished();
-  }
-
-private:
-  KernelProgram finished() {
-    KernelProgram program = finish();
-    keep_registers(program.launch);
-    return program;
-  }
-
-  /// The sorted bins and the numbers of their updates. What goes nowhere is behind the last bin.
-  void sort() {
-    const DType word = bin_type_ == DType::I32 ? DType::U32 : DType::U64;
-    const auto most = static_cast<std::uint64_t>(f_.bins.upper());
-    const int bits = std::max(1, int(std::bit_width(most)));
-    GridSort radix(b_, s_.sort, Expr(1), f_.update_count, word, position_, bits);
-    blocks_ = max(blocks_, radix.blocks());
-    bins_ = b_.workspace("bins", bin_type_, f_.update_count);
-    order_ = b_.workspace("order", position_, f_.update_count);
-    const ValueId nowhere = b_.index(f_.bins, bin_type_, 1);
-    radix.run(
-        [&](const Expr&, const Expr& at, const std::vector<Guard>& mask) {
-          Point p = point_of_update(r_, f_, at, Expr(0));
-          p.mask = mask;
-          const Expr bin = bin_of(e_, f_, p);
-          const ValueId known = b_.apply(
-              Op::Select, bin_type_,
-              {b_.test({{bin, Expr(0), f_.bins}}, 1), b_.index(bin, bin_type_, 1), nowhere});
-          return b_.cast(known, word);
-        },
-        [&](const Expr&, const Expr& place, ValueId bin, ValueId number,
-            const std::vector<Guard>& mask) {
-          b_.store(bins_, place, b_.cast(bin, bin_type_), mask);
-          b_.store(order_, place, number, mask);
-        },
-        [&] { barrier(); });
-  }
-
-  /// Whether the update at a place, where the guards hold, has this bin.
-  ValueId has_bin(const Expr& place, const std::vector<Guard>& mask, ValueId bin) {
-    const ValueId there = b_.cast(b_.load(bins_, place, 1, mask), b_.type_of(bin).dtype);
-    const ValueId same = b_.apply(Op::Eq, DType::Bool, {there, bin});
-    return mask.empty() ? same : b_.apply(Op::And, DType::Bool, {same, b_.test(mask, 1)});
-  }
-
-  /// The value that update number `number` of the order brings to a column, and its element.
-  ValueId update(const Expr& number, const Expr& column, const std::vector<Guard>& mask) {
-    Point p = point_of_update(r_, f_, number, column);
-    p.mask = mask;
-    return update_of(e_, f_, p);
-  }
-  Expr element(const Expr& bin, const Expr& column) {
-    return element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin);
-  }
-
-  /// Threads along the columns, which are beside each other in memory, and along `count` others.
-  void columns_of(const Expr& count,
-                  const std::function<void(const Expr& number, const Expr&)>& body) {
-    points(count * f_.column_count,
-           [&](const Expr& flat) { body(floordiv(flat, columns()), floormod(flat, columns())); });
-  }
-
-  /// Of updates with one bin, the last.
-  void put_last() {
-    columns_of(f_.update_count, [&](const Expr& place, const Expr& column) {
-      const Expr next = place + Expr(1);
-      const std::vector<Guard> more{{next, Expr(0), f_.update_count}};
-      const ValueId own = b_.load(bins_, place, 1), after = b_.load(bins_, next, 1, more);
-      const ValueId ends =
-          b_.apply(Op::Or, DType::Bool,
-                   {b_.apply(Op::Lt, DType::Bool, {own, after}),
-                    b_.test({{place, f_.update_count - Expr(1), f_.update_count}}, 1)});
-      const Expr bin = value_symbol(own);
-      b_.when({holds(ends), {bin, Expr(0), f_.bins}}, [&] {
-        const Expr number = value_symbol(b_.load(order_, place, 1));
-        update_output(e_, f_, element(bin, column), update(number, column, {}), {});
-      });
-    });
-  }
-
-  /// Where a chunk's first and its last bin are combined with those of its neighbours.
-  Expr head(const Expr& chunk, const Expr& column) const {
-    return chunk * Expr(2) * f_.column_count + column;
-  }
-  Expr tail(const Expr& chunk, const Expr& column) const {
-    return (chunk * Expr(2) + Expr(1)) * f_.column_count + column;
-  }
-
-  /// Combines the updates of each chunk. A bin that begins and ends in the chunk is complete; what
-  /// the chunk has of one that began before it is its head, of one that goes on behind it its tail.
-  void chunks() {
-    const Expr size(s_.chunk);
-    columns_of(chunks_, [&](const Expr& chunk, const Expr& column) {
-      const Expr first = chunk * size, end = min(f_.update_count, first + size);
-      const VarId bin = b_.variable({DType::I64, 1}), state = b_.variable({f_.state, 1});
-      const VarId of_head = b_.variable({DType::I32, 1});
-      const auto number = [&](std::int64_t v, DType dtype) {
-        return b_.constant(Scalar::of(dtype, v));
-      };
-      const ValueId own = b_.cast(b_.load(bins_, first, 1), DType::I64);
-      b_.set(bin, own);
-      b_.set(state, identity());
-      b_.set(of_head,
-             b_.cast(has_bin(first - Expr(1), {{chunk, Expr(1), chunks_}}, own), DType::I32));
-      // The bin is over: it goes to its element, or stays the head.
-      const auto flush = [&] {
-        const ValueId sum = b_.read(state);
-        const Expr is_head = value_symbol(b_.read(of_head)), at = value_symbol(b_.read(bin));
-        b_.either(
-            {{is_head, Expr(1), Expr(2)}}, [&] { b_.store(partial_, head(chunk, column), sum); },
-            [&] {
-              update_output(e_, f_, element(at, column), sum, {{at, Expr(0), f_.bins}});
-            });
-      };
-      b_.loop(first, end, Expr(s_.together), f_.update_count, Bind::Serial, [&](const Expr& base) {
-        std::vector<ValueId> bins, values;
-        std::vector<std::vector<Guard>> masks;
-        for (int i = 0; i < s_.together; ++i) {
-          const Expr place = base + Expr(i);
-          masks.push_back({{place, Expr(0), end}});
-          bins.push_back(b_.cast(b_.load(bins_, place, 1, masks.back()), DType::I64));
-          const Expr which = value_symbol(b_.load(order_, place, 1, masks.back()));
-          values.push_back(update(which, column, masks.back()));
-        }
-        for (std::size_t i = 0; i < bins.size(); ++i)
-          b_.when(masks[i], [&] {
-            const ValueId same = b_.apply(Op::Eq, DType::Bool, {bins[i], b_.read(bin)});
-            b_.when({holds(same, false)}, [&] {
-              flush();
-              b_.set(bin, bins[i]);
-              b_.set(state, identity());
-              b_.set(of_head, number(0, DType::I32));
-            });
-            b_.set(state, combine_updates(b_, f_, b_.read(state), values[i]));
-          });
-      });
-      const ValueId goes_on = has_bin(end, {{end, Expr(0), f_.update_count}}, b_.read(bin));
-      const ValueId began_here =
-          b_.apply(Op::Eq, DType::Bool, {b_.read(of_head), number(0, DType::I32)});
-      // One that came from before is the head, wherever it ends.
-      b_.either(
-          {holds(b_.apply(Op::And, DType::Bool, {goes_on, began_here}))},
-          [&] { b_.store(partial_, tail(chunk, column), b_.read(state)); }, flush);
-    });
-  }
-
-  /// Bins of several chunks: the tail where one begins, and the heads of those that follow.
-  void join() {
-    const Expr size(s_.chunk);
-    columns_of(chunks_, [&](const Expr& chunk, const Expr& column) {
-      const Expr first = chunk * size, end = first + size;
-      b_.when({{end, Expr(0), f_.update_count}}, [&] {
-        const ValueId own = b_.load(bins_, end - Expr(1), 1);
-        const Expr bin = value_symbol(own);
-        const ValueId goes_on = has_bin(end, {}, own);
-        // All of the chunk may have come from before.
-        const ValueId before = has_bin(first - Expr(1), {{chunk, Expr(1), chunks_}}, own);
-        b_.when({holds(goes_on), holds(before, false), {bin, Expr(0), f_.bins}}, [&] {
-          const VarId state = b_.variable({f_.state, 1});
-          b_.set(state, b_.load(partial_, tail(chunk, column), 1));
-          const Expr last = floordiv(value_symbol(end_of(own, end)) - Expr(1), size);
-          b_.loop(chunk + Expr(1), last + Expr(1), Expr(1), chunks_, Bind::Serial,
-                  [&](const Expr& c) {
-                    b_.set(state, combine_updates(b_, f_, b_.read(state),
-                                                  b_.load(partial_, head(c, column), 1)));
-                  });
-          update_output(e_, f_, element(bin, column), b_.read(state), {});
-        });
-      });
-    });
-  }
-
-  /// The place behind the last update of a bin, which has one at `from`: by halving.
-  ValueId end_of(ValueId bin, const Expr& from) {
-    const VarId low = b_.variable({DType::I64, 1}), high = b_.variable({DType::I64, 1});
-    b_.set(low, b_.index(from + Expr(1), DType::I64, 1));
-    b_.set(high, b_.index(f_.update_count, DType::I64, 1));
-    const int steps = int(std::bit_width(static_cast<std::uint64_t>(f_.update_count.upper())));
-    b_.loop(Expr(0), Expr(steps), Expr(1), Expr(steps), Bind::Serial, [&](const Expr&) {
-      const ValueId a = b_.read(low), z = b_.read(high);
-      const Expr middle = floordiv(value_symbol(a) + value_symbol(z), Expr(2));
-      const std::vector<Guard> open{{middle, Expr(0), value_symbol(z)}};
-      const ValueId inside = has_bin(middle, open, bin);
-      b_.set(low, b_.apply(Op::Select, DType::I64,
-                           {inside, b_.index(middle + Expr(1), DType::I64, 1), a}));
-      b_.set(high, b_.apply(Op::Select, DType::I64,
-                            {inside, z, b_.index(min(middle, value_symbol(z)), DType::I64, 1)}));
-    });
-    return b_.read(low);
-  }
-
-  SortedShape s_;
-  Expr chunks_;
-  DType bin_type_, position_;
-  int bins_ = -1, order_ = -1, partial_ = -1;
-};
-
 // --- The choice
 
 /// The values of the knob `way`.
@@ -445,10 +216,11 @@ enum Way : std::uint8_t {
   kWarps,
   kLists,
   kLines,
-  kFixedLines
+  kFixedLines,
+  kRows
 };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kFixedLines},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kRows},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -457,7 +229,8 @@ constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kFixedLines},
                                      {"chunk", 1, 1 << 12},
                                      {"copies", 1, 32},
                                      {"owners", 1, 1 << 14},
-                                     {"columns", 1, 64}};
+                                     {"columns", 1, 64},
+                                     {"lanes", 1, 32}};
 
 int columns_across(const ScatterForm& form, int threads) {
   int across = 1;
@@ -477,12 +250,6 @@ std::string refused_private(const ScatterForm& form, int threads, const Target& 
   const std::int64_t bytes =
       form.bins.value() * threads * std::int64_t(std::max<std::size_t>(4, size_of(form.state)));
   return bytes > target.block_shared_bytes - 8192 ? "more counters than a block can have" : "";
-}
-
-std::string refused_sorted(const ScatterForm& form, const RadixShape& shape) {
-  if (!form.index_by_update)
-    return "columns have indices of their own";
-  return shape.digits() > shape.threads ? "a block has fewer threads than digits" : "";
 }
 
 /// Estimates of how long columns with indices of their own take, in seconds of an H200.
@@ -525,19 +292,23 @@ public:
     counters(*form, target, out);
     const std::int64_t updates = about(form->update_count);
     const std::int64_t columns = about(form->column_count);
-    // Comparisons of updates by a warp, 32 at a time.
-    if (refused_few(*form).empty() && updates * updates * ((columns + 31) / 32) <= kMostComparisons)
-      for (const int threads : {256, 128, 512})
-        offer(kFew, {{"threads", threads}}, out);
     const std::int64_t points = updates * columns;
     const std::int64_t elements = about(form->bins) * about(form->column_count);
     // A table of all elements is worth while where their number is not much above the updates'.
     const std::int64_t most = std::max<std::int64_t>(8 * points, 1 << 16);
+    const bool integers = refused_integers(*form, target).empty() && elements <= most;
+    // Comparisons of updates by a warp, 32 at a time.
+    const std::int64_t comparisons = updates * updates * ((columns + 31) / 32);
+    if (refused_few(*form).empty() && comparisons <= kMostComparisons &&
+        (!integers || kFewLeast + double(comparisons) * kComparison <
+                          kIntegersLeast + double(points) * kIntegersNumber))
+      for (const int threads : {256, 128, 512})
+        offer(kFew, {{"threads", threads}}, out);
     if (refused_last(*form, target).empty() &&
         (form->index_by_update ? about(form->bins) : elements) <= most)
       for (const int together : {4, 8, 2})
         offer(kLast, {{"threads", 256}, {"together", together}}, out);
-    const bool integers = refused_integers(*form, target).empty() && elements <= most;
+    by_rows(*form, region, target, out);
     const auto by_integers = [&] {
       for (const int together : {4, 8, 2})
         offer(kIntegers, {{"threads", 256}, {"together", together}}, out);
@@ -588,7 +359,7 @@ public:
       const RadixShape sort{threads, int(schedule.knob("each", 16)), int(schedule.knob("bits", 8))};
       const SortedShape shape{sort, int(schedule.knob("chunk", 64)), together(8)};
       return made(refused_sorted(form, sort),
-                  [&] { return SortedUpdates(region, form, shape).run(); });
+                  [&] { return scatter_by_sorting(region, form, shape); });
     }
     case kTables: {
       const TableShape shape{threads, schedule.knob("groups", 1), int(schedule.knob("copies", 1)),
@@ -627,6 +398,13 @@ public:
       return made(refused_fixed_lines(form, shape, target),
                   [&] { return scatter_by_fixed_lines(region, form, shape); });
     }
+    case kRows: {
+      const RowShape shape{threads, int(schedule.knob("lanes", 32)),
+                           int(schedule.knob("columns", 1)), together(4),
+                           schedule.knob("chunk", RowShape().bucket)};
+      return made(refused_rows(form, shape, target),
+                  [&] { return scatter_by_rows(region, form, shape); });
+    }
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:
@@ -640,6 +418,9 @@ private:
   static constexpr std::int64_t kWorthSorting = 1 << 11;
   /// Pairs of updates that are compared sooner than updates are sorted.
   static constexpr std::int64_t kMostComparisons = 1 << 24;
+  // Seconds of an H200: at the least, and for a comparison or an update's number more.
+  static constexpr double kFewLeast = 3e-6, kComparison = 1.5e-12, kIntegersLeast = 9e-6,
+                          kIntegersNumber = 7.5e-12;
 
   static void offer(Way way, std::map<std::string, std::int64_t> knobs,
                     std::vector<Schedule>& out) {
@@ -692,6 +473,27 @@ private:
           if (together == 1 || kWarp * together < 2 * about(form.update_count))
             offer(kWarps, {{"threads", 128}, {"together", together}}, out);
       }
+  }
+
+  /// Rows of updates in buckets of their element, where that takes less time than two atomic
+  /// operations for each number; more than these at the least.
+  static void by_rows(const ScatterForm& form, const Region& region, const Target& target,
+                      std::vector<Schedule>& out) {
+    constexpr double kLeast = 3e-6, kUpdate = 40e-12, kNumber = 2.5e-12;
+    const RowShape shape = row_shape(region, form);
+    const double updates = double(about(form.update_count)),
+                 numbers = updates * double(about(form.column_count));
+    if (kLeast + updates * kUpdate + numbers * kNumber > numbers * kIntegersNumber ||
+        !refused_rows(form, shape, target).empty())
+      return;
+    for (const int threads : {512, 1024, 256})
+      offer(kRows,
+            {{"threads", threads},
+             {"lanes", shape.lanes},
+             {"columns", shape.columns},
+             {"chunk", shape.bucket},
+             {"together", shape.together}},
+            out);
   }
 
   /// Few updates of many columns: where a block has enough to do to sort the updates for itself.

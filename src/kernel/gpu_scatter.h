@@ -4,6 +4,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_radix.h"
 #include "kernel/scatter_form.h"
 
 #include <functional>
@@ -132,6 +133,16 @@ std::string refused_last(const ScatterForm& form, const Target& target);
 KernelProgram scatter_last(const Region& region, const ScatterForm& form, int threads,
                            int together);
 
+/// The updates' numbers are sorted by their element, and neighbours combined, in their order.
+struct SortedShape {
+  RadixShape sort;
+  int chunk = 64;   ///< sorted updates that a thread combines
+  int together = 8; ///< of them that are fetched together
+};
+std::string refused_sorted(const ScatterForm& form, const RadixShape& shape);
+KernelProgram scatter_by_sorting(const Region& region, const ScatterForm& form,
+                                 const SortedShape& shape);
+
 /// Few updates: each is compared with all others, and the first one to an element combines those
 /// behind it.
 inline constexpr std::int64_t kMostFewUpdates = 1 << 13;
@@ -194,5 +205,21 @@ KernelProgram scatter_by_lines(const Region& region, const ScatterForm& form,
 std::string refused_integers(const ScatterForm& form, const Target& target);
 KernelProgram scatter_by_integers(const Region& region, const ScatterForm& form, int threads,
                                   int together);
+
+/// Sums of rows of f32: updates are put into buckets by their element, in any order, and `lanes`
+/// threads, each with some columns, add up the updates of an element in f64. Where that may round,
+/// so that the sum would follow from the order, they are added again by the integers of above.
+/// Of an element with more updates than a bucket holds, parts are added in memory.
+struct RowShape {
+  int threads = 512;
+  int lanes = 32;           ///< that have the columns of an element: a power of two
+  int columns = 1;          ///< of a lane
+  int together = 4;         ///< updates that are fetched together
+  std::int64_t bucket = 32; ///< updates that an element's bucket holds
+};
+/// The shape that suits a scatter.
+RowShape row_shape(const Region& region, const ScatterForm& form);
+std::string refused_rows(const ScatterForm& form, const RowShape& shape, const Target& target);
+KernelProgram scatter_by_rows(const Region& region, const ScatterForm& form, const RowShape& shape);
 
 } // namespace egret::kernel

@@ -23,11 +23,11 @@ protected:
     return {{value_symbol(peak), Expr(1), Expr(kSpecial + 1)}};
   }
 
-private:
   /// The exponent of infinities and NaNs. Their sum has the number of positive infinities below
   /// bit kNegative and that of negative ones from there on; a NaN counts as both.
   static constexpr std::int64_t kSpecial = 255, kNegative = 31;
 
+private:
   ValueId power(ValueId exponent);
   ValueId minus(ValueId x) { return apply(Op::Mul, x, number(b_.type_of(x).dtype, -1)); }
   ValueId shift_of(ValueId peak);

@@ -542,6 +542,15 @@ std::vector<IntrinsicInfo> update_rows() {
        .numbers = {kMonoid},
        .masked = true,
        .refused = refused_atomic},
+      {.id = IntrinsicId::AtomicFetchAdd,
+       .name = "atomic_fetch_add",
+       .doc = "adds a value to an element that other threads update; what it was before",
+       .requirement = Capability::Atomics,
+       .memory = {{"at", kUpdated, Effect::Update, DType::I32}},
+       .values = {{"value", Type{DType::I32, 1}}},
+       .variables = Type{DType::I32, 1},
+       .masked = true,
+       .refused = refused_count},
   };
 }
 

@@ -123,8 +123,10 @@ enum class IntrinsicId : std::uint8_t {
                  ///< `monoid` (Sum, which wraps, or Max) in one step, where the mask holds. Threads
                  ///< do so in any order, which the result does not depend on; loads and stores of
                  ///< the element stand behind barriers
+  AtomicFetchAdd, ///< the variable (i32) = element `at`, which grows by `value` in one step; 0
+                  ///< where the mask fails. Threads that meet come in any order
 };
-inline constexpr int kIntrinsics = static_cast<int>(IntrinsicId::AtomicCombine) + 1;
+inline constexpr int kIntrinsics = static_cast<int>(IntrinsicId::AtomicFetchAdd) + 1;
 
 inline constexpr int kTiles = 8, kTileRows = 16, kTileBytes = 64; ///< of a row
 

@@ -53,6 +53,7 @@ void Renderer::intrinsic(const Intrinsic& use) {
   case IntrinsicId::SubgroupBarrier:
   case IntrinsicId::CountInOrder:
   case IntrinsicId::AtomicCombine:
+  case IntrinsicId::AtomicFetchAdd:
   case IntrinsicId::GridBarrier:
   case IntrinsicId::LastArriver:
   case IntrinsicId::LastArriverOfGroup:

@@ -35,6 +35,8 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     return count_in_order(use);
   case IntrinsicId::AtomicCombine:
     return atomic_combine(use);
+  case IntrinsicId::AtomicFetchAdd:
+    return atomic_fetch_add(use);
   case IntrinsicId::GridBarrier:
     if (use.number("blocks") == 0)
       return line("eg_grid_barrier({});", counter(use.memory[0]));
@@ -114,6 +116,15 @@ void CudaRenderer::atomic_combine(const Intrinsic& use) {
   line("{}atomic{}(({}*)(b{} + {}), ({}){});", held.empty() ? "" : fmt::format("if ({}) ", held),
        sum ? "Add" : "Max", type, at.buffer, index_.text(at.index), type,
        lane_of(use.values[0], 0));
+}
+
+void CudaRenderer::atomic_fetch_add(const Intrinsic& use) {
+  const kernel::Address& at = use.memory[0];
+  const std::string held = index_.condition(use.mask);
+  const std::string before = fmt::format("eg_fetch_add(b{} + {}, {})", at.buffer,
+                                         index_.text(at.index), lane_of(use.values[0], 0));
+  line("r{}_0 = {};", use.variables[0],
+       held.empty() ? before : fmt::format("({}) ? {} : 0", held, before));
 }
 
 void CudaRenderer::count_in_order(const Intrinsic& use) {

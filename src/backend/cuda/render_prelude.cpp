@@ -307,6 +307,19 @@ template <class T> __device__ __forceinline__ T eg_shuffle_up(T v, int distance,
   return (T)__shfl_up_sync(mask, v, distance);
 }
 )"},
+    // Lanes that add the same to the same element do so in one operation (warp-aggregated atomics,
+    // Adinets 2014).
+    {"eg_fetch_add", R"(
+__device__ __forceinline__ int eg_fetch_add(int* element, int value) {
+  const unsigned active = __activemask();
+  const unsigned same = __match_any_sync(active, (unsigned long long)element) &
+                        __match_any_sync(active, value);
+  const int lane = threadIdx.x & 31, leader = __ffs(same) - 1;
+  int before = 0;
+  if (lane == leader) before = atomicAdd(element, value * __popc(same));
+  return __shfl_sync(same, before, leader) + value * __popc(same & ((1u << lane) - 1));
+}
+)"},
     // Warp-level multisplit (Ashkiani, Davidson, Meyer and Owens 2016): the lanes that count the
     // same element find each other by their bits in its mark.
     {"eg_count_in_order", R"(

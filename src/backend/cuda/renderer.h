@@ -47,6 +47,7 @@ private:
   bool is_read_only(const kernel::Buffer& buffer) const;
   void enter_branch(const kernel::Block& body) override;
   void atomic_combine(const kernel::Intrinsic& use);
+  void atomic_fetch_add(const kernel::Intrinsic& use);
   void count_in_order(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
 

@@ -151,6 +151,14 @@ private:
           memory_.combine(use.memory[0].buffer, code.memory[0](slots(i)), use.monoid(),
                           operand(use.values[0], i, 0), actor(i));
       });
+    case IntrinsicId::AtomicFetchAdd:
+      return each(mask, [&](int i) {
+        *variable_lanes(use.variables[0], i) =
+            enabled(code, i, 0)
+                ? memory_.combine(use.memory[0].buffer, code.memory[0](slots(i)), Monoid::Sum,
+                                  operand(use.values[0], i, 0), actor(i))
+                : Number{};
+      });
     case IntrinsicId::GridBarrier:
       gpu_->grid_barrier(place_.block, place_.warp, static_cast<int>(use.number("blocks")));
       ++(use.number("blocks") > 0 ? cluster_phase_ : grid_phase_);
@@ -485,6 +493,7 @@ private:
   }
 
   void grid_loop(const kernel::For& stmt, const StmtCode& code, Mask mask) {
+    each(mask, [&](int i) { fill_symbols(code.inst, i, 0); });
     const std::int64_t begin = code.begin(slots(0)), end = code.end(slots(0)),
                        step = code.step(slots(0));
     ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);

@@ -134,8 +134,8 @@ void ProgramMemory::store(int buffer, std::int64_t index, Number value, const Ac
                piece(buffer, actor).data + static_cast<std::size_t>(index) * size_of(b.dtype));
 }
 
-void ProgramMemory::combine(int buffer, std::int64_t index, Monoid monoid, Number value,
-                            const Actor& actor) {
+Number ProgramMemory::combine(int buffer, std::int64_t index, Monoid monoid, Number value,
+                              const Actor& actor) {
   buffer = memory_of(buffer, actor);
   Stamp& stamp = checked(buffer, index, actor, "update");
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
@@ -148,7 +148,9 @@ void ProgramMemory::combine(int buffer, std::int64_t index, Monoid monoid, Numbe
            actor.thread);
   stamp.update.join(actor);
   std::byte* at = piece(buffer, actor).data + static_cast<std::size_t>(index) * size_of(b.dtype);
-  write_number(b.dtype, reference::combine(monoid, b.dtype, read_number(b.dtype, at), value), at);
+  const Number before = read_number(b.dtype, at);
+  write_number(b.dtype, reference::combine(monoid, b.dtype, before, value), at);
+  return before;
 }
 
 } // namespace egret::backend::reference

@@ -32,7 +32,8 @@ public:
   Number load(int buffer, std::int64_t index, const Actor& actor);
   void store(int buffer, std::int64_t index, Number value, const Actor& actor);
   /// An atomic update of the element; it may meet others, but no load or store.
-  void combine(int buffer, std::int64_t index, Monoid monoid, Number value, const Actor& actor);
+  /// What was there before.
+  Number combine(int buffer, std::int64_t index, Monoid monoid, Number value, const Actor& actor);
 
 private:
   struct Touch {

@@ -161,6 +161,12 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
                                                      {"columns", 1 + rng.below(9)},
                                                      {"owners", 1 + rng.below(3)},
                                                      {"together", 1 + rng.below(4)}}));
+    more.push_back(with_scatter_schedule(generator, {{"way", 12},
+                                                     {"threads", rng.chance(0.5) ? 32 : 64},
+                                                     {"lanes", 1 << rng.below(4)},
+                                                     {"columns", 1 + rng.below(3)},
+                                                     {"chunk", 1 + rng.below(9)},
+                                                     {"together", 1 + rng.below(4)}}));
     // Several owners of a column's elements, each of which may have several columns.
     more.push_back(with_scatter_schedule(generator, {{"way", 7},
                                                      {"threads", 32},
@@ -307,14 +313,19 @@ TEST(Scatters, OfAGpuInFixedPointKeepSmallElementsApart) {
   const auto cases = testing::region_cases(g, inputs, gpu);
   ASSERT_EQ(cases.size(), 1u);
   const kernel::Generator& generator = scatter_generator(gpu);
-  const auto lowered =
-      generator.lower(cases[0].region, with_scatter_schedule(generator, {{"way", 6}}), gpu);
-  ASSERT_TRUE(lowered.ok) << lowered.reason;
-  const auto out = testing::run_region(cases[0], lowered.program)[0];
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    const double got = out.at(std::int64_t(i)).f;
-    const double rounding = std::max(std::abs(sums[i]) * 0x1p-24, 0x1p-149);
-    EXPECT_LE(std::abs(got - sums[i]), rounding + kUpdates * magnitudes[i] * 0x1p-45) << i;
+  for (const Schedule& schedule :
+       {with_scatter_schedule(generator, {{"way", 6}}),
+        with_scatter_schedule(generator, {{"way", 12}, {"lanes", 1}}),
+        with_scatter_schedule(generator, {{"way", 12}, {"lanes", 1}, {"chunk", 4096}})}) {
+    const auto lowered = generator.lower(cases[0].region, schedule, gpu);
+    ASSERT_TRUE(lowered.ok) << lowered.reason;
+    const auto out = testing::run_region(cases[0], lowered.program)[0];
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const double got = out.at(std::int64_t(i)).f;
+      const double rounding = std::max(std::abs(sums[i]) * 0x1p-24, 0x1p-149);
+      EXPECT_LE(std::abs(got - sums[i]), rounding + kUpdates * magnitudes[i] * 0x1p-45)
+          << i << " " << to_string(schedule);
+    }
   }
 }
 
@@ -331,7 +342,9 @@ TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
                {added(DType::I64, {4096}, 1 << 23), 2, 132},
                {added(DType::I64, {1 << 20}, 1 << 20), 3, 132},
                {added(DType::F32, {64, 32}, 1 << 18), 0, 132},
-               {added(DType::F32, {50257, 768}, 1 << 14), 1, 132},
+               {added(DType::F32, {50257, 768}, 1 << 14), 12, 132},
+               {added(DType::BF16, {1 << 12, 128}, 1 << 16), 12, 132},
+               {added(DType::F64, {50257, 768}, 1 << 14), 1, 132},
                {added(DType::F32, {1 << 20}, 1 << 22), 6, 132},
                {added(DType::F32, {39176}, 1 << 18), 6, 132},
                {added(DType::F32, {1 << 16}, 1 << 16, Op::ScatterMax), 6, 132},
@@ -399,9 +412,10 @@ TEST(Scatters, OfAGpuReadLinesAsTheyLieInMemory) {
   EXPECT_NE(chosen.schedule.knob("way", -1), 9) << to_string(chosen.schedule);
 }
 
-/// Few updates of wide rows, many times fewer than there are elements: sums of both types.
+/// Few updates of wide rows, many times fewer than there are elements, in a type whose sums are
+/// not made of integers.
 TEST(Scatters, OfAGpuHaveOwnersOfElementsWhereNothingElseSuits) {
-  for (const DType type : {DType::F32, DType::BF16}) {
+  for (const DType type : {DType::F64}) {
     Graph g;
     const NodeId data = g.input("data", type, {50000, 4096}),
                  index = g.input("index", DType::I32, {1000});

@@ -5,9 +5,10 @@
 
 #include "egret/error.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
+#include <algorithm>
 #include <vector>
 
 namespace egret::kernel {
@@ -198,6 +199,43 @@ TEST(AtomicUpdates, OfManyThreadsAllCount) {
           EXPECT_EQ(out[0],
                     sum ? 2450 + (std::int64_t(2500) << 32) : 98 + (std::int64_t(99) << 32));
       }
+}
+
+/// Threads of 3 blocks take places of an array from the second on, those whose number is even.
+KernelProgram places() {
+  constexpr std::int64_t kPlaces = 3 * kPostThreads / 2 + 1;
+  ProgramBuilder b("places");
+  b.argument("in", DType::F32, Expr(1), 64, false);
+  const int out = b.argument("out", DType::I32, Expr(kPlaces), 64, true);
+  const int used = b.workspace("used", DType::I32, Expr(1));
+  const int blocks = b.counter("blocks", 2);
+  const Expr t = thread_variable(kPostThreads);
+  const ValueId one = b.constant(Scalar::of(DType::I32, std::int64_t(1)));
+  b.grid_loop(Expr(1), [&](const Expr&) {
+    b.store(used, Expr(0), one, {{t, Expr(0), Expr(1)}});
+    b.store(out, Expr(0), one, {{t, Expr(0), Expr(1)}});
+  });
+  b.grid_barrier(blocks, Expr(0));
+  b.grid_loop(Expr(3), [&](const Expr& block) {
+    const Expr number = block * Expr(kPostThreads) + t;
+    const std::vector<Guard> even{{floormod(number, Expr(2)), Expr(0), Expr(1)}};
+    const ValueId place = b.atomic_fetch_add(used, Expr(0), one, even);
+    b.store(out, value_symbol(place), b.index(number, DType::I32, 1), even);
+  });
+  return b.finish(post_launch(3, true));
+}
+
+TEST(AtomicUpdates, FetchedPlacesAreOfOneThreadEach) {
+  for (const int blocks : {1, 3}) {
+    std::vector<std::int32_t> out(3 * kPostThreads / 2 + 1, -1);
+    float in = 0;
+    std::vector<void*> pointers{&in, out.data()};
+    backend::reference::interpret(places(), {pointers.data(), nullptr, nullptr, nullptr, nullptr},
+                                  {.workers = blocks});
+    std::sort(out.begin() + 1, out.end());
+    for (std::size_t i = 1; i < out.size(); ++i)
+      EXPECT_EQ(out[i], 2 * (std::int32_t(i) - 1));
+  }
 }
 
 TEST(AtomicUpdates, MistakesAreTold) {
