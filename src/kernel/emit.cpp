@@ -71,13 +71,18 @@ bool is_exact(Op op) {
 
 } // namespace
 
-std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,
+std::optional<IndexMap> map_at(const Region& region, const Stage& stage, const Load& load,
                                const Point& point) {
   if (load.source != Source::Operand || !load.indirect.empty() ||
       region.operands[load.number].role == Role::Scalar)
     return std::nullopt;
-  return at_point(compose(load.map, region.operands[load.number].layout), stage, point, {})
-      .coords[0];
+  return at_point(compose(load.map, region.operands[load.number].layout), stage, point, {});
+}
+
+std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,
+                               const Point& point) {
+  const auto map = map_at(region, stage, load, point);
+  return map ? std::optional(map->coords[0]) : std::nullopt;
 }
 
 std::vector<Guard> conditions_at(const Region& region, const Stage& stage, const Load& load,
@@ -342,9 +347,10 @@ Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& 
   for (const Hole& hole : map.holes)
     append(mask, hole.valid);
   const Expr& offset = map.coords[0];
-  if (auto it = provided_loads_.find({load.number, {offset}});
-      it != provided_loads_.end() && b_.visible(it->second)) // of its dtype, or widened already
-    return {widen(it->second).id, region_.operands[std::size_t(load.number)].dtype};
+  if (const ValueId made = provided_load(load.number, map); made >= 0)
+    return {widen(made).id, operand.dtype}; // of its dtype, or widened already
+  if (const ValueId memory = provided_load(load.number, {{}, {offset}, {}}); memory >= 0)
+    return filled({widen(memory).id, operand.dtype}, map, point);
   ValueId v;
   if (varies(offset) || varies(mask)) {
     append(mask, point.mask);
@@ -657,8 +663,29 @@ void Emitter::provide(int stage, const Point& point, std::vector<Value> values) 
   provided_[key_of(stage, point)] = std::move(values);
 }
 
-void Emitter::provide_load(int operand, const Expr& offset, ValueId vector) {
-  provided_loads_[{operand, {offset}}] = vector;
+/// The element that is read, and the holes around it: of two views of one element only one may
+/// have it.
+Emitter::Key Emitter::key_of_load(int operand, const IndexMap& map) {
+  Key key{operand, {map.coords[0]}};
+  for (const Hole& hole : map.holes) {
+    key.second.emplace_back(std::int64_t(hole.valid.size()));
+    for (const Guard& g : hole.valid)
+      key.second.insert(key.second.end(), {g.value, g.lo, g.hi});
+    key.second.emplace_back(std::int64_t(hole.fill.bits));
+  }
+  return key;
+}
+
+void Emitter::provide_load(const Stage& stage, const Load& load, const Point& point,
+                           ValueId vector) {
+  const auto map = map_at(region_, stage, load, point);
+  ensure(map.has_value(), "region {}: a load that depends on data is provided", region_.name);
+  provided_loads_[key_of_load(load.number, *map)] = vector;
+}
+
+ValueId Emitter::provided_load(int operand, const IndexMap& map) const {
+  const auto it = provided_loads_.find(key_of_load(operand, map));
+  return it != provided_loads_.end() && b_.visible(it->second) ? it->second : -1;
 }
 
 void Emitter::provide_memory(int stage, std::vector<int> buffers, Offset offset) {

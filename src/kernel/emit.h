@@ -29,7 +29,11 @@ struct Value {
 /// itself for all others.
 DType compute_dtype(DType dtype);
 
-/// The element of an operand that a load touches at the point; nothing when that depends on data.
+/// Where a load of an operand reads at the point: the element, and the holes around it; nothing
+/// when that depends on data.
+std::optional<IndexMap> map_at(const Region& region, const Stage& stage, const Load& load,
+                               const Point& point);
+/// The element alone.
 std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,
                                const Point& point);
 
@@ -72,9 +76,10 @@ public:
   /// The result of a stage at a point: provided, in memory, or computed in place (maps).
   Value result(int stage, int component, const Point& point);
 
-  /// Says what loads of operand `operand` at `offset` give, in its dtype or in compute_dtype, for
-  /// as long as the vector is visible.
-  void provide_load(int operand, const Expr& offset, ValueId vector);
+  /// Says what a load of an operand gives at the point, holes included, in its dtype or in
+  /// compute_dtype, for as long as the vector is visible. Where it has no holes there, that is
+  /// memory, of which other loads of the element are made too.
+  void provide_load(const Stage& stage, const Load& load, const Point& point, ValueId vector);
   /// From here on, nothing is said of loads.
   void forget_loads() { provided_loads_.clear(); }
 
@@ -140,6 +145,9 @@ private:
   bool varies(const std::vector<Guard>& mask) const;
   Key key_of(int stage, const Point& point) const;
   const std::vector<Value>* provided(const Key& key) const;
+  static Key key_of_load(int operand, const IndexMap& map);
+  /// What was said of a load, where it is visible; else -1.
+  ValueId provided_load(int operand, const IndexMap& map) const;
   Value load_operand(const Load& load, const IndexMap& map, const Point& point);
   Value filled(Value result, const IndexMap& map, const Point& point);
   Value apply(const BodyValue& v, const std::vector<Value>& args);
@@ -168,7 +176,7 @@ private:
   const Region& region_;
   std::vector<int> operand_buffer_, output_buffer_, scalar_;
   std::map<Key, std::vector<Value>, KeyLess> provided_;
-  std::map<Key, ValueId, KeyLess> provided_loads_; ///< by operand and offset
+  std::map<Key, ValueId, KeyLess> provided_loads_; ///< by key_of_load
   std::map<int, Memory> memory_;
   std::map<std::pair<int, int>, bool> known_; ///< by stage and value
   struct Index {

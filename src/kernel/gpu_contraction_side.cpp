@@ -398,11 +398,7 @@ void SharedSide::plan_ahead(const Point& batch, const Expr& first) {
   constexpr int kMostHeld = 64; // registers of a thread
   const Region& r = e_.region();
   const Expr step = Expr::axis(INT32_MAX, Expr(1 << 20));
-  struct Found {
-    int operand;
-    Expr offset;
-  };
-  std::vector<Found> found; // those of several chunks that are one load
+  std::vector<std::pair<int, IndexMap>> found; // those of several chunks that are one load
   int held = 0;
   ahead_.clear();
   for (int i = 0; i < chunks_of_thread(); ++i) {
@@ -411,16 +407,14 @@ void SharedSide::plan_ahead(const Point& batch, const Expr& first) {
       const Stage& s = r.stages[std::size_t(stage)];
       const Load& load = s.loads[std::size_t(s.body[std::size_t(value)].load)];
       const Operand& operand = r.operands[std::size_t(load.number)];
-      const std::optional<Expr> offset = element_at(r, s, load, point);
-      if (operand.role == Role::Scalar || !offset || !mentions(*offset, step) ||
-          std::any_of(found.begin(), found.end(), [&](const Found& f) {
-            return f.operand == load.number && f.offset == *offset;
-          }))
+      std::optional<IndexMap> map = map_at(r, s, load, point);
+      if (!map || !mentions(map->coords[0], step) ||
+          std::find(found.begin(), found.end(), std::pair{load.number, *map}) != found.end())
         return;
-      found.push_back({load.number, *offset});
-      ahead_.push_back({i, stage, value, load.number});
-      held += (chunk_ > 1 && mentions(*offset, lane_variable(chunk_)) ? chunk_ : 1) *
+      ahead_.push_back({i, stage, value});
+      held += (chunk_ > 1 && mentions(map->coords[0], lane_variable(chunk_)) ? chunk_ : 1) *
               (size_of(operand.dtype) > 4 ? 2 : 1);
+      found.emplace_back(load.number, *std::move(map));
     });
     walk.value(f_.stage, factor_.value, point_of(r, f_, group_, batch, place).point);
   }
@@ -461,11 +455,8 @@ std::vector<ValueId> SharedSide::fetch(const Point& batch, const Expr& first,
     if (load.variable < 0) // the first part
       return;
     const Stage& stage = e_.region().stages[std::size_t(load.stage)];
-    e_.provide_load(load.operand,
-                    *element_at(e_.region(), stage,
-                                stage.loads[std::size_t(stage.body[std::size_t(load.value)].load)],
-                                point),
-                    b_.read(load.variable));
+    e_.provide_load(stage, stage.loads[std::size_t(stage.body[std::size_t(load.value)].load)],
+                    point, b_.read(load.variable));
   });
   std::vector<ValueId> values;
   for (int i = 0; i < chunks_of_thread(); ++i)

@@ -107,7 +107,7 @@ private:
     return {first + c.p, first_depth + c.k, chunk_, along_depth_, c.exists};
   }
   struct Ahead { ///< a load of a chunk of this thread
-    int chunk, stage, value, operand;
+    int chunk, stage, value;
     VarId variable = -1;
   };
   /// Those loads with their points.

@@ -436,7 +436,8 @@ private:
     p.lanes = t_.lanes;
     put_lanes(p, r_, f_.depth, k, t_.lanes);
     const Expr offset = element(ring.array, p), there = place + (offset - begin);
-    e_.provide_load(ring.array.operand, offset,
+    const Stage& stage = r_.stages[std::size_t(products_[std::size_t(ring.array.product)].stage)];
+    e_.provide_load(stage, stage.loads[std::size_t(ring.array.load)], p,
                     b_.load(ring.buffer, there, depends_on_lane(there) ? t_.lanes : 1,
                             unproved(lanes_inside(f_.depth, k, t_.lanes))));
   }

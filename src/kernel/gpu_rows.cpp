@@ -377,9 +377,9 @@ private:
         ValueId v = b_.load(e_.operand_buffer(kept.load->number), *offset, lanes_, s.point.mask,
                             schedule_.load_policy);
         b_.store(stash_memory_[i], place, v);
-        e_.provide_load(kept.load->number, *offset, v);
+        e_.provide_load(*kept.stage, *kept.load, s.point, v);
       } else {
-        e_.provide_load(kept.load->number, *offset, b_.load(stash_memory_[i], place, lanes_));
+        e_.provide_load(*kept.stage, *kept.load, s.point, b_.load(stash_memory_[i], place, lanes_));
       }
     }
   }

@@ -45,8 +45,7 @@ void StreamMemory::provide_vectors(const Point& point, const Expr& in_tile, cons
   for (const PlaceVector& v : vectors_) {
     const Expr at = piece * Expr(t_.all_places()) + in_tile + lane_variable(2);
     const Stage& reading = r_.stages[std::size_t(v.stage)];
-    const auto element = element_at(r_, reading, reading.loads[std::size_t(v.load)], point);
-    e_.provide_load(v.operand, element.value(), b_.load(v.buffer, at, 2));
+    e_.provide_load(reading, reading.loads[std::size_t(v.load)], point, b_.load(v.buffer, at, 2));
   }
 }
 

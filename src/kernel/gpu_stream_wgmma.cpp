@@ -136,8 +136,7 @@ public:
   /// What loads give at a point with two neighbours, the first being number `in_tile`.
   void provide(const Point& point, const Expr& in_tile, const Expr& stage) {
     const Stage& reading = r_.stages[std::size_t(vector_.stage)];
-    const auto element = element_at(r_, reading, reading.loads[std::size_t(vector_.load)], point);
-    e_.provide_load(vector_.operand, element.value(),
+    e_.provide_load(reading, reading.loads[std::size_t(vector_.load)], point,
                     b_.load(buffer_, stage * Expr(pitch()) + in_tile + lane_variable(2), 2));
   }
   void forget() { b_.forget_loads(buffer_); }
@@ -474,7 +473,7 @@ private:
         for (int h = 0; h < count; ++h) {
           const Point p = has_rows ? rows_.row_point(h) : batch_;
           const Expr element = element_at(r_, stage, load, p).value();
-          e_.provide_load(load.number, element,
+          e_.provide_load(stage, load, p,
                           b_.load(e_.operand_buffer(load.number), element, 1, p.mask));
         }
       }

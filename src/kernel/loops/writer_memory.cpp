@@ -514,8 +514,7 @@ void Writer::provide_near(int body, const Here& h) {
       continue;
     const Stage& stage = r_.stages[std::size_t(rows.stage)];
     const Load& load = stage.loads[std::size_t(stage.body[std::size_t(rows.value)].load)];
-    e_.provide_load(rows.number, *element_at(r_, stage, load, h.point),
-                    b_.load(rows.buffer, rows.offset(h.point), rows.lanes()));
+    e_.provide_load(stage, load, h.point, b_.load(rows.buffer, rows.offset(h.point), rows.lanes()));
   }
   provide_windows(body, h.point);
   for (const NearCopy* copy : near_) {
@@ -526,15 +525,13 @@ void Writer::provide_near(int body, const Here& h) {
       continue;
     const Stage& stage = r_.stages[std::size_t(copy->stage)];
     const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy->value)].load)];
-    const auto element = element_at(r_, stage, load, h.point);
-    ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
     if (!copy->rows.empty()) {
-      e_.provide_load(copy->operand, *element,
+      e_.provide_load(stage, load, h.point,
                       copy->rows[std::size_t(h.digits.at(copy->row).value())]);
       continue;
     }
     const Expr offset = copy->offset(h.digits);
-    e_.provide_load(copy->operand, *element,
+    e_.provide_load(stage, load, h.point,
                     b_.load(copy->buffer, offset, depends_on_lane(offset) ? h.point.lanes : 1));
   }
 }

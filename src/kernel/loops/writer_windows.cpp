@@ -87,8 +87,7 @@ void Writer::provide_windows(int body, const Point& p) {
       std::vector<Guard> mask = p.mask;
       for (Guard& g : copy.window.conditions(p))
         mask.push_back(std::move(g));
-      e_.provide_load(copy.operand,
-                      *element_at(r_, r_.stages[std::size_t(copy.stage)], *copy.load, p),
+      e_.provide_load(r_.stages[std::size_t(copy.stage)], *copy.load, p,
                       b_.load(copy.buffer, copy.window.offset(p), p.lanes, std::move(mask)));
     }
 }

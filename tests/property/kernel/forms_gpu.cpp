@@ -85,6 +85,25 @@ TEST(GpuRows, FetchedAheadAgreeWithTheReference) {
       }
 }
 
+TEST(GpuRows, ViewsOfOneElementKeepTheirHoles) {
+  const kernel::Target target = testing::test_gpu();
+  for (const bool whole_first : {false, true}) {
+    ir::Graph g;
+    const ir::NodeId x = g.input("x", DType::F32, {6, 256});
+    const ir::NodeId part =
+        g.pad(g.shrink(x, {0, 0}, {6, 100}), {0, 0}, {0, 156}, Scalar::of(DType::F32, 3.0));
+    const ir::NodeId both = whole_first ? g.binary(Op::Add, x, part) : g.binary(Op::Add, part, x);
+    const ir::NodeId top = g.reduce(Op::ReduceMax, both, {1});
+    g.outputs = {g.binary(Op::Add, both, g.expand(g.reshape(top, {6, 1}), {6, 256}))};
+    for (const auto& c : testing::region_cases(g, testing::inputs_of(g, 5, false)))
+      for (std::int64_t keep : {0, 1, 2})
+        for (std::int64_t run : {0, 2})
+          ASSERT_EQ(testing::check_schedule(testing::aligned_for(c, target), rows_generator(),
+                                            ahead(32, keep, run), target, {.workers = 2}, false),
+                    "");
+  }
+}
+
 TEST(GpuRows, TurnsInALoopAgreeWithTheReference) {
   const kernel::Target target = testing::test_gpu();
   for (std::int64_t run : {0, 2})

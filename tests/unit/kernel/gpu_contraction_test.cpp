@@ -388,6 +388,25 @@ TEST(GpuContraction, WhatASideIsMadeOfIsLoadedAStepAhead) {
   EXPECT_EQ(held("bk=64 bm=32 bn=256 stages=2 wm=1 wn=2 @mma=m16n8k16"), 0);
 }
 
+/// One element, read through two views of which one has zeros there, is two loads.
+TEST(GpuContraction, LoadsAStepAheadOfOneElementKeepTheirHoles) {
+  const Einsum e = sizes("mk", "nk", "mn", 37, 45, 64);
+  for (const double fill : {0.0, 3.0})
+    for (const bool whole_first : {false, true}) {
+      const kernel::Region region = built_region([&](Graph& g) {
+        const NodeId codes = input(g, "w", e.right, e, DType::I8);
+        const NodeId part =
+            g.pad(g.shrink(codes, {0, 0}, {45, 24}), {0, 0}, {0, 40}, Scalar::of(DType::I8, fill));
+        const NodeId sum =
+            whole_first ? g.binary(Op::Add, codes, part) : g.binary(Op::Add, part, codes);
+        return std::vector{
+            testing::einsum(g, input(g, "x", e.left, e, DType::BF16), g.cast(sum, DType::BF16), e)};
+      });
+      check(region, kMma);
+      check(region, "bk=16 bm=32 bn=32 stages=2 wm=1 wn=2 @mma=m16n8k16");
+    }
+}
+
 TEST(GpuContraction, SidesThatAreMadeHaveWarpsThatHideTheirLoads) {
   const kernel::Target target = gpu();
   const auto space =
