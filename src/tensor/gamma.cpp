@@ -15,9 +15,10 @@ using namespace detail;
 namespace {
 
 // Σ (q + k)^-x over k from 0 for q > 0, x > 1: ten terms, and Euler's and Maclaurin's formula for
-// the rest. `power` gives q^-x.
-template <class F>
-Tensor hurwitz(const Tensor& x, const Tensor& q, F&& power) {
+// the rest. `power` gives q^-x, and `lower` q^(1-x): of a large q that is far above the least
+// number where the other is not.
+template <class F, class G>
+Tensor hurwitz(const Tensor& x, const Tensor& q, F&& power, G&& lower) {
   constexpr int kTerms = 10;
   Tensor sum = power(q);
   for (int k = 1; k < kTerms; ++k)
@@ -33,12 +34,12 @@ Tensor hurwitz(const Tensor& x, const Tensor& q, F&& power) {
                               1.0 / 74724249600,
                               -3617.0 / 10670622842880000,
                               43867.0 / 5109094217170944000};
-  Tensor rest = n / (x - 1) + 0.5, factor = x / n;
+  Tensor rest = number(x, 0.5), factor = x / n;
   for (int j = 0; j < 9; ++j) {
     rest = rest + factor * terms[j];
     factor = factor * ((x + (2 * j + 1)) / n) * ((x + (2 * j + 2)) / n);
   }
-  return sum + last * rest;
+  return sum + (lower(n) / (x - 1) + last * rest);
 }
 
 // The coefficients of the n-th derivative of cot as a polynomial of cot.
@@ -71,10 +72,17 @@ Tensor polygamma(std::int64_t n, const Operand& a) {
   // ψ(x) of x < 1/2 by that of 1 - x and the derivative of π cot πx.
   const Tensor left = x < 0.5, right = where(left, 1 - x, x);
   const Tensor s = number(x, order + 1);
-  const Tensor value =
-      hurwitz(s, right, [&](const Tensor& q) { return pow(q, -(order + 1)); }) * (sign * factorial);
-  const Tensor apart = where(left, x - round(x.detach()), number(x, 0.5)) * M_PI;
-  const Tensor cotangent = cos(apart) / sin(apart);
+  const Tensor value = hurwitz(
+                           s, right, [&](const Tensor& q) { return pow(q, -(order + 1)); },
+                           [&](const Tensor& q) { return pow(q, -order); }) *
+                       (sign * factorial);
+  // The cotangent of πr, -1/2 <= r <= 1/2, is 0 at both ends: there it is the tangent of what is
+  // left.
+  const Tensor apart = where(left, x - round(x.detach()), number(x, 0.5));
+  const Tensor ends = 0.5 - abs(apart), near = where(abs(apart) < 0.25, apart, 0.25);
+  const Tensor beyond = tan(ends * M_PI), turn = near * M_PI;
+  const Tensor cotangent =
+      where(abs(apart) < 0.25, cos(turn) / sin(turn), where(apart < 0, neg(beyond), beyond));
   const std::vector<double> terms = cotangent_derivative(n);
   Tensor slope = number(x, terms.back());
   for (std::size_t i = terms.size() - 1; i-- > 0;)
@@ -86,9 +94,14 @@ Tensor polygamma(std::int64_t n, const Operand& a) {
 Tensor zeta(const Arg& x, const Arg& q) {
   auto [given, at] = matched_floats(x, q, "zeta");
   const Tensor s = given.to(DType::F64), y = at.to(DType::F64);
-  const Tensor valid = (s > 1) & (y > 0);
-  const Tensor safe = where(valid, s, 2), place = where(valid, y, 1);
-  const Tensor value = hurwitz(safe, place, [&](const Tensor& t) { return pow(t, neg(safe)); });
+  const Tensor valid = (s > 1) & (y > 0), endless = valid & (s == kInfinity);
+  const Tensor safe = where(valid & logical_not(endless), s, 2), place = where(valid, y, 1);
+  const Tensor sums = hurwitz(
+      safe, place, [&](const Tensor& t) { return pow(t, neg(safe)); },
+      [&](const Tensor& t) { return pow(t, 1 - safe); });
+  // 1^-x is what is left for x = inf, or what is above all numbers.
+  const Tensor limit = where(place < 1, number(y, kInfinity), where(place == 1, number(y, 1), 0));
+  const Tensor value = where(endless, limit, sums);
   const Tensor pole = (s == 1) | ((s > 1) & (y <= 0) & (y == floor(y)));
   const double none = std::numeric_limits<double>::quiet_NaN();
   return where(valid, value, where(pole, number(value, kInfinity), none)).to(given.dtype());

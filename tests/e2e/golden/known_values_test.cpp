@@ -278,5 +278,22 @@ TEST(KnownValues, DerivativesOfDigamma) {
          f64({M_PI * M_PI / 6, z3, M_PI * M_PI / 2, kInf, std::nan(""), kInf}), 1e-13);
 }
 
+// Terms that are below the least number have sums that are not; digits of mpmath.
+TEST(KnownValues, DerivativesOfDigammaFarOut) {
+  const auto expect_close = [](const Tensor& have, const Tensor& want) {
+    expect(have / want, ones_like(want), 1e-12);
+  };
+  expect_close(zeta(f64({1.1, 1.5, 2}), 1e300), f64({1e-29, 2e-150, 1e-300}));
+  expect(zeta(f64({1.5, 3, kInf, kInf, kInf}), f64({kInf, kInf, 0.5, 1, 2})),
+         f64({0, 0, kInf, 1, 0}), 0);
+  expect_close(polygamma(1, f64({1e300})), f64({1e-300}));
+  expect(polygamma(1, f64({kInf})), f64({0}), 0);
+  expect_close(polygamma(20, f64({1e15})), f64({-1.2164510040883322e-283}));
+  // Halfway between poles the reflected part of even derivatives is 0.
+  expect_close(polygamma(10, f64({-3.5, -0.5})), f64({-0.26819312395351658, -42108.858768975492}));
+  expect_close(polygamma(20, f64({-3.5, -0.5})), f64({-47340.829363176657, -487772949462609.87}));
+  expect_close(polygamma(50, f64({-3.5})), f64({-1.4765639900628714e31}));
+}
+
 } // namespace
 } // namespace egret
