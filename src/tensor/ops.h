@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,9 @@ NodePtr operand_at(NodePtr node, const Shape& shape);
 DType bits_of(DType type) noexcept;
 /// The number of `bits_of(type)` whose top bit alone is set.
 Tensor top_bit(DType type);
+
+/// cat() in the name of `who`.
+Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who);
 
 /// Operands of one dtype and one shape.
 struct Pair {

@@ -59,8 +59,10 @@ NodePtr choose_part(const NodePtr& position, std::span<const NodePtr> parts,
   return apply_node(Op::Select, {std::move(is_before), std::move(front), std::move(back)}, who);
 }
 
+} // namespace
+
 // Each piece is padded to the whole; the position along the axis selects the piece.
-Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who) {
+Tensor detail::join(std::span<const Tensor> tensors, std::int64_t axis, const char* who) {
   const Joint joint = check_join(tensors, axis, who);
   if (tensors.size() == 1)
     return tensors[0].clone();
@@ -87,8 +89,6 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
   const Tensor position = coordinate_line(line, joint.axis);
   return Access::wrap(choose_part(Access::node(position, who), parts, ends, who));
 }
-
-} // namespace
 
 Tensor reshape(const Operand& a, const Shape& shape) {
   Access::held(a, "reshape");

@@ -76,7 +76,7 @@ Tensor frames_in(const Tensor& a, const Frames& f, PadMode mode, const char* who
   if (samples < f.n - 2 * f.before ||
       (f.before > 0 && mode != PadMode::Replicate && samples < f.before + mirrored) || samples < 1)
     fail(ErrorKind::Shape, "{}: {} samples are too few for frames of {}{}", who, samples, f.n,
-         f.before > 0 ? fmt::format(" around them, which {} on either side", f.before) : "");
+         f.before > 0 ? fmt::format(" with {} more on either side", f.before) : "");
   Tensor x = a.to(wide_type(a));
   if (f.before > 0) {
     std::vector<std::int64_t> around(a.shape().size(), 0);

@@ -219,13 +219,13 @@ std::vector<Tensor> unbind(const Operand& a, std::int64_t axis) {
 
 Tensor hstack(std::span<const Tensor> tensors) {
   const auto list = with_rank(tensors, 1, "hstack");
-  return cat(list, !list.empty() && list[0].rank() > 1 ? 1 : 0);
+  return join(list, !list.empty() && list[0].rank() > 1 ? 1 : 0, "hstack");
 }
 Tensor vstack(std::span<const Tensor> tensors) {
-  return cat(with_rank(tensors, 2, "vstack"), 0);
+  return join(with_rank(tensors, 2, "vstack"), 0, "vstack");
 }
 Tensor dstack(std::span<const Tensor> tensors) {
-  return cat(with_rank(tensors, 3, "dstack"), 2);
+  return join(with_rank(tensors, 3, "dstack"), 2, "dstack");
 }
 Tensor column_stack(std::span<const Tensor> tensors) {
   std::vector<Tensor> columns;
@@ -233,7 +233,7 @@ Tensor column_stack(std::span<const Tensor> tensors) {
     Access::held(t, "column_stack");
     columns.push_back(t.rank() < 2 ? t.reshape({-1, 1}) : t);
   }
-  return named("column_stack", [&] { return cat(columns, 1); });
+  return join(columns, 1, "column_stack");
 }
 Tensor column_stack(std::initializer_list<Operand> tensors) {
   return column_stack(std::vector<Tensor>(tensors.begin(), tensors.end()));

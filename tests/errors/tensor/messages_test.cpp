@@ -141,6 +141,24 @@ TEST(Messages, Shapes) {
        [] {
          cat({m23, f45});
        }},
+      {ErrorKind::Value, "column_stack: no tensors are given",
+       [] { column_stack(std::span<const Tensor>{}); }},
+      {ErrorKind::Shape, "column_stack: [2,3] and [4,5] do not fit along axis 1",
+       [] {
+         column_stack({m23, f45});
+       }},
+      {ErrorKind::Shape, "hstack: [2,3] and [4,5] do not fit along axis 1",
+       [] {
+         hstack({m23, f45});
+       }},
+      {ErrorKind::Shape, "vstack: [2,3] and [4,5] do not fit along axis 0",
+       [] {
+         vstack({m23, f45});
+       }},
+      {ErrorKind::Shape, "dstack: [2,3,1] and [4,5,1] do not fit along axis 2",
+       [] {
+         dstack({m23, f45});
+       }},
       {ErrorKind::Shape, "stack: shapes differ: [2,3] and [4,5]",
        [] {
          stack({m23, f45});
