@@ -28,9 +28,8 @@ public:
   NodeId side(const char* name, std::int64_t rows, std::int64_t depth, DType type) {
     const DType stored = one_of({0, 1}) == 0 ? type : one_of({0, 1}) == 0 ? DType::I8 : DType::F32;
     const bool turned = below(3) == 0;
-    const NodeId given =
-        turned ? g_.permute(g_.input(name, stored, {depth, rows}), {1, 0})
-               : g_.input(name, stored, {rows, depth});
+    const NodeId given = turned ? g_.permute(g_.input(name, stored, {depth, rows}), {1, 0})
+                                : g_.input(name, stored, {rows, depth});
     NodeId sum = g_.cast(view(given, rows, depth), type);
     for (std::int64_t terms = below(3); terms > 0; --terms)
       sum = g_.binary(one_of({0, 1}) == 0 ? Op::Add : Op::Max, sum,
