@@ -507,6 +507,15 @@ public:
   std::vector<Read> found;
   double flops = 0;
 
+  /// What was asked of the values that are stored or not, each once.
+  std::vector<std::pair<NodeId, bool>> asked() const {
+    std::vector<std::pair<NodeId, bool>> all;
+    for (const auto& [base, map] : seen_) // sorted
+      if (graph_[base].op != Op::Input && (all.empty() || all.back().first != base))
+        all.emplace_back(base, stored_[base]);
+    return all;
+  }
+
 private:
   void value(NodeId base, const IndexMap& map) {
     if (!seen_.insert({base, map.hash()}).second)
@@ -551,17 +560,45 @@ void collect(ReadCollector& collector, const GraphFacts& facts, NodeId id) {
 
 } // namespace
 
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id,
-                           double* flops) {
-  ReadCollector collector(facts, stored);
-  collect(collector, facts, id);
+namespace {
+
+/// What is known of the nodes where exactly these values are stored; null: nothing.
+const ConeReads* known_reads(const std::deque<ConeReads>& cones, const std::vector<bool>& stored) {
+  const auto is_same = [&](const ConeReads& cone) {
+    return std::ranges::all_of(
+        cone.stored, [&](const auto& value) { return stored[value.first] == value.second; });
+  };
+  const auto found = std::find_if(cones.rbegin(), cones.rend(), is_same); // the latest first
+  return found == cones.rend() ? nullptr : &*found;
+}
+
+} // namespace
+
+std::span<const Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id,
+                               double* flops) {
+  std::deque<ConeReads>& cones = facts.cones({id});
+  const ConeReads* cone = known_reads(cones, stored);
+  if (cone == nullptr) {
+    ReadCollector collector(facts, stored);
+    collect(collector, facts, id);
+    cone = &cones.emplace_back(
+        ConeReads{collector.asked(), std::move(collector.found), collector.flops});
+  }
   if (flops != nullptr)
-    *flops = collector.flops;
-  return std::move(collector.found);
+    *flops = cone->work;
+  return cone->reads;
 }
 
 double flops_together(const GraphFacts& facts, const std::vector<bool>& stored,
-                      std::span<const NodeId> nodes) {
+                      const std::vector<NodeId>& nodes) {
+  if (nodes.size() == 1) {
+    double flops = 0;
+    reads_of(facts, stored, nodes[0], &flops);
+    return flops * elements_of(frame_of(facts.graph(), nodes[0]));
+  }
+  std::deque<ConeReads>& cones = facts.cones(nodes);
+  if (const ConeReads* cone = known_reads(cones, stored))
+    return cone->work;
   std::vector<std::pair<Shape, ReadCollector>> frames;
   for (const NodeId id : nodes) {
     const Shape& frame = frame_of(facts.graph(), id);
@@ -572,10 +609,13 @@ double flops_together(const GraphFacts& facts, const std::vector<bool>& stored,
     }
     collect(same->second, facts, id);
   }
-  double flops = 0;
-  for (const auto& [frame, collector] : frames)
-    flops += collector.flops * elements_of(frame);
-  return flops;
+  ConeReads together;
+  for (const auto& [frame, collector] : frames) {
+    together.work += collector.flops * elements_of(frame);
+    const auto asked = collector.asked();
+    together.stored.insert(together.stored.end(), asked.begin(), asked.end());
+  }
+  return cones.emplace_back(std::move(together)).work;
 }
 
 } // namespace egret::compiler

@@ -28,21 +28,15 @@ struct Recomputed {
 /// For reports.
 std::vector<Recomputed> recomputed_values(const GraphFacts& facts, const std::vector<bool>& stored);
 
-/// A read by a stored node of another stored node or graph input, through the elementwise nodes
-/// inlined between them. `map` goes from the reader's iteration domain to the domain of `base`.
-struct Read {
-  ir::NodeId base;
-  IndexMap map;
-  bool indirect; ///< through a gather: not a map
-};
-/// `flops`, where it is not null: becomes the work of one point of the domain, in additions.
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
-                           ir::NodeId node, double* flops = nullptr);
+/// What the stored node reads. `flops`, where it is not null: becomes the work of one point of the
+/// domain, in additions. The reads stay as long as the facts.
+std::span<const Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
+                               ir::NodeId node, double* flops = nullptr);
 
 /// The work of one kernel of these stored nodes, in additions: what several of them compute at the
 /// same points counts once.
 double flops_together(const GraphFacts& facts, const std::vector<bool>& stored,
-                      std::span<const ir::NodeId> nodes);
+                      const std::vector<ir::NodeId>& nodes);
 
 /// The domain over which a stored node's loops run: its own, except that a reduction runs over its
 /// operand's and a scatter over its updates'.

@@ -23,7 +23,7 @@ double extent_of(const Group& g, bool reduced) {
 }
 
 /// Arrays that a group reads along the axes that it reduces: at the least one.
-double arrays_along_rows(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+double arrays_along_rows(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
                          const Group& g) {
   std::set<NodeId> arrays, made;
   for (const Member& m : g.members)
@@ -40,7 +40,7 @@ double arrays_along_rows(const GraphFacts& facts, const std::vector<std::vector<
 
 /// Whether the arrays of a group's points lie in memory along axes that it reduces: whether their
 /// rows are what it sums. By its own order of axes where no array of all points says so.
-bool sums_rows(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+bool sums_rows(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
                const Group& g) {
   double rows = 0, columns = 0;
   const double points = extent_of(g, false) * extent_of(g, true);
@@ -67,8 +67,8 @@ struct Lines {
   bool columns, enough;
 };
 
-Lines lines_of(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads, const Group& g,
-               bool by_columns) {
+Lines lines_of(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
+               const Group& g, bool by_columns) {
   constexpr double kEnoughRows = 64, kEnoughColumns = 2048, kShort = 65536, kColumnsOfWorker = 8;
   const bool columns = by_columns ? !sums_rows(facts, reads, g) : !g.reduced.back();
   const double line = extent_of(g, true) * arrays_along_rows(facts, reads, g);
@@ -88,7 +88,7 @@ bool may_store_points(const Group& g, const Lines& lines, bool by_columns) {
 
 /// Whether a sum of the group waits for another one, but for spreads, which go along with their
 /// means.
-bool has_sums_that_wait(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+bool has_sums_that_wait(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
                         const Group& g) {
   const auto reduces = [&](NodeId id) {
     return info_of(facts.graph()[id].op).cls == OpClass::Reduce;
@@ -227,7 +227,7 @@ Group reordered(const Group& g, const std::vector<int>& order) {
 }
 
 /// Why the joined group is no form that a kernel can have; empty when it is.
-std::string objection(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+std::string objection(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
                       const Group& g, bool by_columns) {
   if (g.members.size() > 64)
     return "the kernel would store more than 64 values";
@@ -309,7 +309,7 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
   return g;
 }
 
-Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+Joined join(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
             const Group& producer, const Group& consumer, bool by_columns, bool slices) {
   auto no = [](std::string why) { return Joined{false, {}, std::move(why)}; };
   const bool epilogue = producer.kind == GroupKind::Contraction && consumer.kind == GroupKind::Map;

@@ -26,7 +26,7 @@ struct Joined {
 /// takes elementwise values that read it at several fixed places of one short axis, and at their
 /// own points of the others. `reads`: by node. Whether a third kernel would have to run in between
 /// is for the caller to see.
-Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+Joined join(const GraphFacts& facts, const std::vector<std::span<const Read>>& reads,
             const Group& producer, const Group& consumer, bool by_columns, bool slices = false);
 
 } // namespace egret::compiler

@@ -413,7 +413,7 @@ private:
   const StreamingRules* streams_; ///< null: none
   const PartitionChoices& choices_;
   std::vector<bool> stored_, remade_;
-  std::vector<std::vector<Read>> reads_;
+  std::vector<std::span<const Read>> reads_;
   std::vector<std::vector<NodeId>> readers_;
   std::vector<int> group_of_, rank_;
   std::vector<int> order_; ///< by rank; kNone where a group went into another

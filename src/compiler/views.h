@@ -31,6 +31,22 @@ struct Use {
   friend bool operator==(const Use&, const Use&) = default;
 };
 
+/// A read by a stored node of another stored node or graph input, through the elementwise nodes
+/// inlined between them. `map` goes from the reader's iteration domain to the domain of `base`.
+struct Read {
+  ir::NodeId base;
+  IndexMap map;
+  bool indirect; ///< through a gather: not a map
+};
+
+/// What stored nodes read and compute together, where the values between them and what they read
+/// are stored or not in one way.
+struct ConeReads {
+  std::vector<std::pair<ir::NodeId, bool>> stored; ///< of each value that it depends on
+  std::vector<Read> reads;
+  double work = 0; ///< in additions
+};
+
 /// Facts about every node of a graph without dead nodes, computed once. For one thread at a time.
 class GraphFacts {
 public:
@@ -53,6 +69,9 @@ public:
   /// kNoNode. Along each summed axis one factor varies at least.
   ir::NodeId product_of(ir::NodeId reduce) const { return product_[reduce]; }
   bool is_product(ir::NodeId id) const { return is_product_[id]; }
+  /// What is known of these stored nodes, for inlining.h: partitions of a graph, of which several
+  /// are tried, differ in few cones.
+  std::deque<ConeReads>& cones(const std::vector<ir::NodeId>& nodes) const { return cones_[nodes]; }
 
 private:
   void find_dependence(ir::NodeId id);
@@ -65,6 +84,7 @@ private:
   };
   mutable std::map<std::pair<ir::NodeId, std::uint64_t>, std::deque<Through>>
       through_; ///< by node and the frame's hash
+  mutable std::map<std::vector<ir::NodeId>, std::deque<ConeReads>> cones_;
   std::vector<std::vector<Use>> uses_;
   std::vector<bool> output_;
   std::vector<std::vector<bool>> depends_;

@@ -2,6 +2,7 @@
 #include "backend/cuda/target.h"
 #include "compiler/canonical.h"
 #include "compiler/compile.h"
+#include "compiler/inlining.h"
 #include "compiler/partition.h"
 #include "compiler/partitioned.h"
 #include "compiler/pass_forms.h"
@@ -55,6 +56,33 @@ NodeId relu(Graph& g, NodeId x) {
 
 NodeId sub(Graph& g, NodeId a, NodeId b) {
   return g.binary(Op::Add, a, g.binary(Op::Mul, b, scalar(g, -1, g[b].shape)));
+}
+
+/// Several partitions of a graph are tried, which differ in few values: what a cone reads is found
+/// once for each way in which its own values are stored or not.
+TEST(Partition, ConesThatDidNotChangeAreNotReadAgain) {
+  Graph g;
+  NodeId middle[2], sums[2];
+  for (int i = 0; i < 2; ++i) {
+    const NodeId x = g.input("x", DType::F32, {64, 64});
+    middle[i] = g.unary(Op::Exp, g.binary(Op::Mul, x, x));
+    sums[i] = g.reduce(Op::ReduceSum, g.unary(Op::Sin, g.binary(Op::Add, middle[i], x)), {1});
+    g.outputs.push_back(sums[i]);
+  }
+  const GraphFacts facts(g);
+  PartitionChoices choices;
+  choices.stored.insert(middle[1]);
+  const Partition first = partition_greedily(facts, true);
+  const Partition other = partition_greedily(facts, true, nullptr, choices);
+  EXPECT_FALSE(first.stored[middle[1]]);
+  EXPECT_TRUE(other.stored[middle[1]]);
+  partition_greedily(facts, true);
+  EXPECT_EQ(facts.cones({sums[0]}).size(), 1u);
+  EXPECT_EQ(facts.cones({sums[1]}).size(), 2u) << "with the stored value and without it";
+  const auto reads = [&](const Partition& p) { return reads_of(facts, p.stored, sums[1]); };
+  EXPECT_EQ(reads(first).data(), reads(first).data()) << "kept";
+  EXPECT_EQ(reads(first).size(), 1u);
+  EXPECT_EQ(reads(other).size(), 2u);
 }
 
 NodeId keep(Graph& g, NodeId reduced, Shape like) {
