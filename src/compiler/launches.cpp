@@ -6,7 +6,10 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 
 namespace egret::compiler {
 
@@ -20,8 +23,21 @@ int number_in(const std::vector<NodeId>& list, NodeId node) {
   return it == list.end() ? -1 : static_cast<int>(it - list.begin());
 }
 
+/// Operands of which a kernel may read the one term of a sum where that lies.
+std::set<int> read_at_labels(const kernel::Region& region) {
+  std::set<int> operands;
+  const kernel::Region picked = kernel::with_label_gathers(region);
+  for (const kernel::Stage& stage : picked.stages)
+    for (const kernel::Load& load : stage.loads)
+      if (load.source == kernel::Source::Operand && !load.indirect.empty())
+        operands.insert(load.number);
+  return operands;
+}
+
 /// Does the kernel stay right when its output `fresh` overwrites `old`, which it may read?
-bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
+/// `at_labels`: read_at_labels() of its region.
+bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old,
+                 const std::function<const std::set<int>&()>& at_labels) {
   const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
   const kernel::Region& region = built.region;
   if (operand < 0)
@@ -43,13 +59,7 @@ bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
       return false;
   }
   // Nor may it read the one term of a sum where that lies, when the row has been stored.
-  const kernel::Region picked = kernel::with_label_gathers(region);
-  for (const kernel::Stage& stage : picked.stages)
-    for (const kernel::Load& load : stage.loads)
-      if (load.source == kernel::Source::Operand && load.number == operand &&
-          !load.indirect.empty())
-        return false;
-  return kernel::may_alias(region, output, operand);
+  return kernel::may_alias(region, output, operand) && !at_labels().contains(operand);
 }
 
 /// Whether the kernel's output `fresh` is `data` updated by a scatter.
@@ -124,7 +134,7 @@ private:
       const auto& readers = readers_[old];
       // An output that only may lie over an input gets a copy of it as a scatter's data.
       const bool copied = !state_of(o) && updates(kernels_[w].built, fresh, old);
-      const bool fits = !copied && writes_over(kernels_[w].built, fresh, old) &&
+      const bool fits = !copied && writes_over(w, fresh, old) &&
                         std::all_of(readers.begin(), readers.end(),
                                     [&](int r) { return r == w || !reaches(next_, w, r); });
       if (!fits) {
@@ -169,7 +179,7 @@ private:
       launch.again = launch.again &&
                      (output == result_.output_of.end() || !result_.in_place.count(output->second));
       launch.writes.push_back(result_.value_of.at(node));
-      add_takes(built, node, launch);
+      add_takes(static_cast<int>(k), node, launch);
     }
     for (const kernel::Buffer& buffer : program.buffers)
       if (buffer.space == kernel::Space::Workspace)
@@ -182,15 +192,25 @@ private:
     return it == list.end() ? -1 : static_cast<int>(it - list.begin());
   }
 
+  bool writes_over(int kernel, NodeId fresh, NodeId old) {
+    const BuiltRegion& built = kernels_[std::size_t(kernel)].built;
+    return compiler::writes_over(built, fresh, old, [&]() -> const std::set<int>& {
+      const auto [known, is_new] = at_labels_.try_emplace(kernel);
+      if (is_new)
+        known->second = read_at_labels(built.region);
+      return known->second;
+    });
+  }
+
   /// Which operands' memory output `node` may take over.
-  void add_takes(const BuiltRegion& built, NodeId node, LaunchGraph::Launch& launch) {
+  void add_takes(int kernel, NodeId node, LaunchGraph::Launch& launch) {
     if (result_.graph.values[launch.writes.back()].bytes == 0)
       return;
-    for (NodeId base : built.operands) {
+    for (NodeId base : kernels_[std::size_t(kernel)].built.operands) {
       const auto v = result_.value_of.find(base);
       if (v == result_.value_of.end() || result_.graph.values[v->second].bytes == 0 ||
-          !(bytes_of(graph_[base]) == bytes_of(graph_[node])) || !writes_over(built, node, base) ||
-          number_of(launch.reads, v->second) < 0)
+          !(bytes_of(graph_[base]) == bytes_of(graph_[node])) ||
+          number_of(launch.reads, v->second) < 0 || !writes_over(kernel, node, base))
         continue;
       launch.may_take.emplace_back(static_cast<int>(launch.writes.size()) - 1, v->second);
     }
@@ -201,6 +221,7 @@ private:
   const std::vector<OutputSpec>& specs_;
   Launches result_;
   std::map<NodeId, int> writer_;
+  std::map<int, std::set<int>> at_labels_; ///< by kernel: read_at_labels() where it was asked for
   std::map<NodeId, std::set<int>> readers_;
   std::vector<std::set<int>> next_;
   std::vector<std::set<int>> after_; ///< by kernel: LaunchGraph::Launch::after
