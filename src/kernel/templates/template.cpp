@@ -11,8 +11,12 @@
 #include "egret/error.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
 namespace egret::kernel {
 
@@ -25,14 +29,25 @@ constexpr std::int64_t kEnoughChunks = 64;
 
 /// What writing past the caches, or not, costs beside the best: of results that the caches can keep
 /// the next kernel reads what was there, and others are read before they are written.
-double writing_seconds(const Region& region, const Schedule& schedule, const Target& target) {
-  constexpr double kBytesPerSecond = 1e10, kGpuBytesPerSecond = 1e12; // round figures
-  const CachePolicy usual =
-      target.is_gpu() ? gpu_store_policy(region, target) : usual_store_policy(region, target);
-  if (schedule.store_policy == usual)
-    return 0;
-  return double(about(cost_of(region).bytes_written)) /
-         (target.is_gpu() ? kGpuBytesPerSecond : kBytesPerSecond);
+class WritingSeconds {
+public:
+  WritingSeconds(const Region& region, const Target& target)
+      : usual_(target.is_gpu() ? gpu_store_policy(region, target)
+                               : usual_store_policy(region, target)),
+        seconds_(double(about(cost_of(region).bytes_written)) /
+                 (target.is_gpu() ? kGpuBytesPerSecond : kBytesPerSecond)) {}
+  double operator()(CachePolicy policy) const { return policy == usual_ ? 0 : seconds_; }
+
+private:
+  static constexpr double kBytesPerSecond = 1e10, kGpuBytesPerSecond = 1e12; // round figures
+  CachePolicy usual_;
+  double seconds_;
+};
+
+/// Whether two schedules differ in nothing that their trees depend on.
+bool have_one_tree(Schedule a, const Schedule& b) {
+  a.store_policy = b.store_policy;
+  return a == b;
 }
 
 } // namespace
@@ -122,23 +137,40 @@ std::vector<Schedule> Template::space(const Region& region, const Target& target
     double seconds;
   };
   std::vector<Ranked> ranked;
-  std::set<std::string> known;
+  std::map<std::string, double> known;                 // by tree: its estimate
+  std::set<std::pair<const std::string*, bool>> taken; // and by whether caches are passed
   loops::Estimator estimator(region, target);
+  std::optional<WritingSeconds> writing;
+  const auto seconds_of = [&](const Built& built) {
+    if (!ranks())
+      return 0.0;
+    return built.region ? loops::Estimator(*built.region, target).seconds(*built.tree)
+                        : estimator.seconds(*built.tree);
+  };
+  std::optional<Schedule> last;
+  const std::pair<const std::string, double>* tree = nullptr; // of the last schedule, if it has one
   for (Schedule& s : proposals(region, target)) {
-    const Built built = build(region, s, target);
-    if (!built.tree)
+    if (!last || !have_one_tree(*last, s)) {
+      const Built built = build(region, s, target);
+      tree = nullptr;
+      if (built.tree) {
+        const auto [at, fresh] =
+            known.emplace(loops::to_text(*built.tree, built.region ? *built.region : region), 0);
+        if (fresh)
+          at->second = seconds_of(built);
+        tree = &*at;
+      }
+      last = s;
+    }
+    const CachePolicy policy = s.store_policy;
+    if (tree == nullptr || !taken.insert({&tree->first, policy != CachePolicy::Default}).second)
       continue;
-    const Region& of = built.region ? *built.region : region;
-    if (!known
-             .insert(loops::to_text(*built.tree, of) +
-                     (s.store_policy == CachePolicy::Default ? "" : " streaming"))
-             .second)
-      continue;
-    const double seconds = ranks()
-                               ? (built.region ? loops::Estimator(of, target).seconds(*built.tree)
-                                               : estimator.seconds(*built.tree)) +
-                                     writing_seconds(region, s, target)
-                               : 0;
+    double seconds = tree->second;
+    if (ranks()) {
+      if (!writing)
+        writing.emplace(region, target);
+      seconds += (*writing)(policy);
+    }
     ranked.push_back({std::move(s), seconds});
   }
   std::stable_sort(ranked.begin(), ranked.end(),
