@@ -1,11 +1,15 @@
 #include "compiler/generate_code.h"
 
 #include "compiler/refusals.h"
+#include "kernel/code_length.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 namespace egret::compiler {
@@ -19,6 +23,16 @@ GeneratedCode generate_code(const kernel::Plan& plan, const std::vector<Chain>& 
     if (alone[i] || chains.empty())
       wanted.push_back(i);
   const std::size_t kernels = wanted.size(), n = kernels + chains.size();
+  const auto program_of = [&](std::size_t i) -> const kernel::KernelProgram& {
+    return i < kernels ? plan.kernels[wanted[i]].program : chains[i - kernels].program;
+  };
+  // The longest first: else the last thread to take one would keep all others waiting.
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 0; i < n; ++i)
+    lengths.push_back(kernel::code_length(program_of(i)));
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return lengths[i]; });
   GeneratedCode built;
   built.artifacts.resize(plan.kernels.size());
   built.chains.resize(chains.size());
@@ -27,13 +41,12 @@ GeneratedCode generate_code(const kernel::Plan& plan, const std::vector<Chain>& 
   std::exception_ptr failure;
   std::mutex guard;
   auto work = [&] {
-    for (std::size_t i; (i = next++) < n;) {
+    for (std::size_t turn; (turn = next++) < n;) {
+      const std::size_t i = order[turn];
       try {
         bool was_cached = false;
         auto& artifact = i < kernels ? built.artifacts[wanted[i]] : built.chains[i - kernels];
-        artifact =
-            cache.get(i < kernels ? plan.kernels[wanted[i]].program : chains[i - kernels].program,
-                      device, &was_cached);
+        artifact = cache.get(program_of(i), device, &was_cached);
         (artifact->loaded() ? loaded : compiled) += !was_cached;
       } catch (...) {
         std::lock_guard lock(guard);

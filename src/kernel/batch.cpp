@@ -5,6 +5,7 @@
 // worth a worker. Parts that are equal but for their sizes are problems of one group, with one code
 // (equal_forms.h), as those of a grouped GEMM.
 #include "kernel/analysis.h"
+#include "kernel/code_length.h"
 #include "kernel/equal_forms.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
@@ -32,6 +33,9 @@ constexpr int kMostTried = 48;
 constexpr std::int64_t kWakingFactor = 8;
 /// Parts for which codes of their own are tried, each with the sizes as constants.
 constexpr std::size_t kFewParts = 16;
+/// Statements of a GPU's batch, each lane's counted: beyond, equal parts share a code. Compilers
+/// take more than linear time for one kernel, and none of it beside others.
+constexpr std::int64_t kMostCode = 2560;
 /// Codes of different forms in one kernel.
 constexpr std::size_t kMostForms = 64;
 
@@ -440,8 +444,14 @@ public:
     const std::int64_t threads = schedule.knob("threads", 0);
     if (target.is_gpu() != (threads > 0))
       return {false, {}, "threads are those of a GPU's blocks"};
-    return Batch(region, target)
-        .run(threads, schedule.knob("choice", 0), schedule.knob("apart", 0) != 0);
+    const std::int64_t choice = schedule.knob("choice", 0);
+    const bool apart = schedule.knob("apart", 0) != 0;
+    Lowered lowered = Batch(region, target).run(threads, choice, apart);
+    if (target.is_gpu() && apart && lowered.ok && code_length(lowered.program) > kMostCode)
+      if (Lowered shared = Batch(region, target).run(threads, choice, false);
+          shared.ok && code_length(shared.program) < code_length(lowered.program))
+        return shared;
+    return lowered;
   }
 };
 

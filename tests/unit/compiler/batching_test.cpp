@@ -8,6 +8,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/plan_builder.h"
 #include "compiler/prepare_outputs.h"
+#include "kernel/code_length.h"
 #include "kernel/parts.h"
 #include "support/null_device.h"
 #include "support/plan_runner.h"
@@ -18,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace egret::compiler {
 namespace {
@@ -325,6 +327,75 @@ TEST(Batching, ScattersOfALaunchBeginBehindItsCopies) {
 
 TEST(Batching, ScattersStayAloneOnACpu) {
   EXPECT_GE(TwoUpdates().regions(testing::test_targets()[0]).size(), 3u);
+}
+
+/// Independent equal maps of so many steps each.
+Graph long_maps(int maps, int steps, std::int64_t points) {
+  Graph g;
+  for (int m = 0; m < maps; ++m) {
+    const NodeId x = g.input("x", DType::F32, {points}), y = g.input("y", DType::F32, {points});
+    NodeId value = x;
+    for (int i = 0; i < steps; ++i)
+      value = add(g, mul(g, value, y), mul(g, x, number(g, 1.0 + i, {points})));
+    g.outputs.push_back(value);
+  }
+  return g;
+}
+
+std::int64_t longest_code(const Graph& g, std::size_t* kernels) {
+  testing::NullDevice gpu(backend::cuda::known_target(90));
+  KernelCache cache;
+  const Compiled compiled = compile_graph(g, {}, gpu, cache);
+  std::int64_t most = 0;
+  for (const kernel::KernelEntry& entry : compiled.plan.kernels) {
+    EXPECT_EQ(entry.schedule.generator, "batch") << to_string(entry.schedule);
+    most = std::max(most, kernel::code_length(entry.program));
+  }
+  *kernels = compiled.plan.kernels.size();
+  return most;
+}
+
+/// Compilers take more than linear time for a kernel: equal parts share a code where theirs would
+/// be long.
+TEST(Batching, CodeOfPartsIsBounded) {
+  constexpr std::int64_t kPoints = 1 << 17;
+  std::size_t one = 0, many = 0;
+  const std::int64_t few = longest_code(long_maps(2, 40, kPoints), &one),
+                     equal = longest_code(long_maps(12, 40, kPoints), &many);
+  EXPECT_EQ(one, 1u);
+  EXPECT_EQ(many, 1u);
+  EXPECT_LE(equal, few) << "one code";
+}
+
+/// Notes what is compiled.
+class NotingDevice : public testing::NullDevice {
+public:
+  using NullDevice::NullDevice;
+  std::shared_ptr<const backend::Artifact> compile(const kernel::KernelProgram& program) override {
+    lengths.push_back(kernel::code_length(program));
+    return NullDevice::compile(program);
+  }
+  int compile_threads() const override { return 1; }
+  std::vector<std::int64_t> lengths;
+};
+
+TEST(GenerateCode, LongestKernelsComeFirst) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {4096, 512});
+  NodeId value = x;
+  for (int i = 0; i < 3; ++i) {
+    const NodeId sums = g.reduce(Op::ReduceSum, value, {0});
+    value = g.broadcast(sums, {4096, 512});
+    for (int k = 0; k < 4 * i; ++k)
+      value = mul(g, g.unary(Op::Sin, value), x);
+  }
+  g.outputs = {value};
+  NotingDevice device;
+  KernelCache cache;
+  compile_graph(g, {}, device, cache);
+  ASSERT_GE(device.lengths.size(), 2u);
+  EXPECT_TRUE(std::ranges::is_sorted(device.lengths, std::greater()));
+  EXPECT_GT(device.lengths.front(), device.lengths.back());
 }
 
 Graph sums_of(const std::vector<std::int64_t>& lengths) {
