@@ -34,6 +34,15 @@ constexpr std::int64_t kMostInterleaved = 4;
 /// Arithmetic and loads of a GPU's thread that are written out, in additions: compilers take more
 /// than linear time for straight code.
 constexpr double kWrittenWork = 5120;
+/// The same of a map that leaves threads idle, and threads of a multiprocessor up to which it does:
+/// these make the points that would be lanes at the same time.
+constexpr double kWrittenWorkBesideIdle = 256;
+constexpr std::int64_t kThreadsOfMap = 128;
+/// The same of the vectors of a CPU's iteration, each of whose operations counts once: so much code
+/// fills the pipelines by itself.
+constexpr double kWrittenWorkOfIteration = 256;
+/// Vectors of an iteration, or of a GPU's thread, where a schedule does not say.
+constexpr std::int64_t kUsualVectors = 4;
 constexpr Knob kParameters[] = {{"vectors", 1, 16},
                                 {"transpose", 0, 1},
                                 {"chunk", 1024, 1 << 24, 1024},
@@ -117,15 +126,35 @@ int axis_outside(const Region& region, int inner, const Target& target) {
   return -1;
 }
 
-/// As many of the lanes of a GPU's vector as the code of all stages is short enough for: each
-/// lane's operations are written out, and threads hide the latency of much arithmetic as well.
-int written_lanes(const Region& region, int lanes) {
+/// As many of the lanes of a GPU's vector as the code of all stages is short enough for, at most so
+/// much work: each lane's operations are written out, and threads hide the latency of much
+/// arithmetic as well.
+int written_lanes(const Region& region, int lanes, double most) {
   double work = 0;
   for (const Stage& stage : region.stages)
     work += written_work(stage);
-  while (lanes > 1 && work * lanes > kWrittenWork)
+  while (lanes > 1 && work * lanes > most)
     lanes /= 2;
   return lanes;
+}
+
+/// The same of a map that leaves threads idle with so many lanes.
+int lanes_beside_idle(const Region& region, int lanes, const Target& target) {
+  const std::int64_t points = about(points_of(region, axes_but(region, {})));
+  while (lanes > 1 && points / lanes < kThreadsOfMap * target.workers &&
+         written_lanes(region, lanes, kWrittenWorkBesideIdle) < lanes)
+    lanes /= 2;
+  return lanes;
+}
+
+/// As many of an iteration's vectors on a CPU as the code is short enough for.
+std::int64_t written_vectors(const Region& region, std::int64_t vectors) {
+  double work = 0;
+  for (const Stage& stage : region.stages)
+    work += flops_of(stage) + double(stage.loads.size());
+  while (vectors > 1 && work * double(vectors) > kWrittenWorkOfIteration)
+    vectors /= 2;
+  return vectors;
 }
 
 /// Whether the code of several of a GPU's vectors is too long for one thread.
@@ -176,14 +205,15 @@ protected:
       return out;
     }
     if (axis_outside(region, vector, target) >= 0) {
-      for (int vectors = 1; vectors <= 4; vectors *= 2)
+      for (int vectors = 1; vectors <= written_vectors(region, 4); vectors *= 2)
         add({{"vectors", vectors}, {"chunk", kChunkOfRow / 4}});
       return out;
     }
-    for (int vectors = 1; vectors <= 8; vectors *= 2)
+    for (int vectors = 1; vectors <= written_vectors(region, 8); vectors *= 2)
       for (std::int64_t chunk = kChunkOfRow / 4; chunk <= 4 * kChunkOfRow; chunk *= 4)
         add({{"vectors", vectors}, {"chunk", chunk}});
-    add({{"vectors", 4}, {"chunk", kChunkOfRow}}, target.vector_bytes / 2);
+    add({{"vectors", written_vectors(region, kUsualVectors)}, {"chunk", kChunkOfRow}},
+        target.vector_bytes / 2);
     if (turns)
       add({{"transpose", 1}});
     return out;
@@ -201,13 +231,14 @@ protected:
     if (map.vector >= 0)
       map.lanes = target.is_gpu() ? gpu_lanes(region, map.vector, bytes)
                                   : lanes_for(region, all_stages(region), bytes);
-    map.vectors = schedule.knob("vectors", 4);
+    map.vectors = schedule.knob(
+        "vectors", target.is_gpu() ? kUsualVectors : written_vectors(region, kUsualVectors));
     if (target.is_gpu()) {
-      const int lanes = written_lanes(region, map.lanes);
+      const int lanes = written_lanes(region, map.lanes, kWrittenWork);
       if (!transposes && map.vectors > 1 &&
           (lanes < map.lanes || is_long(region, map.lanes, map.vectors)))
         return {nullptr, "the code of so many vectors is too long"};
-      map.lanes = lanes;
+      map.lanes = lanes_beside_idle(region, lanes, target);
     }
     if (transposes) {
       map.transposed = map.vector < 0 ? -1 : map_turned_axis(region, map.vector);

@@ -31,6 +31,11 @@ constexpr Knob kThreadKnobs[] = {
     {"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}, {"online", 0, 2}};
 /// Terms of a thread's part at the least, and blocks that share a result at the most.
 constexpr std::int64_t kLeastTerms = 8, kMostBlocks = 512;
+/// Copies of an iteration, where the code of so many is short enough: they are there for loads in
+/// flight, of which much code has enough. Its arithmetic and loads of all lanes, in additions:
+/// compilers take more than linear time for straight code.
+constexpr std::int64_t kUsualCopies = 4;
+constexpr double kWrittenWorkOfCopies = 1024;
 
 /// How the terms of a result are dealt out along one reduced axis.
 struct TermDigits {
@@ -188,7 +193,7 @@ private:
     const std::int64_t lanes = gpu_lanes(region, c.axis, bytes);
     const std::int64_t blocks = schedule.split_reduce;
     const std::vector<TermDigits> terms =
-        deal_terms(region, p, down, schedule.knob("copies", 4), blocks);
+        deal_terms(region, p, down, schedule.knob("copies", written_copies(region, lanes)), blocks);
     if (blocks > 1) {
       if (p.count != 1)
         return {nullptr, "several passes are not dealt out to blocks"};
@@ -227,6 +232,17 @@ private:
     for (const std::size_t i : order)
       sorted.push_back(std::move(schedules[i]));
     return sorted;
+  }
+
+  /// Each copy's operations are written out, for each lane.
+  static std::int64_t written_copies(const Region& region, std::int64_t lanes) {
+    double work = 0;
+    for (const Stage& stage : region.stages)
+      work += written_work(stage);
+    std::int64_t copies = kUsualCopies;
+    while (copies > 1 && work * double(lanes * copies) > kWrittenWorkOfCopies)
+      copies /= 2;
+    return copies;
   }
 
   /// By axis, that with most terms first: threads where there are terms for them, and copies.

@@ -3,6 +3,7 @@
 #include "egret/autodiff.h"
 #include "egret/functional.h"
 #include "egret/graph.h"
+#include "kernel/code_length.h"
 #include "kernel/generator.h"
 #include "kernel/gpu_row_time.h"
 #include "support/random_graph.h"
@@ -346,6 +347,44 @@ TEST(GpuReductions, CodeOfLanesOfAMapIsBounded) {
   };
   EXPECT_GE(lines_of(2), 4 * 2) << "whole vectors";
   EXPECT_LE(lines_of(24), 2 * 24) << "of one lane, whole and cut off";
+}
+
+/// Of a map that leaves threads idle these take the points that would be lanes.
+TEST(GpuReductions, SmallMapsOfMuchCodeHaveAThreadAPoint) {
+  const auto map_of = [](std::int64_t rows, int steps) {
+    return chosen_for([&](egret::Graph& g) {
+      const Tensor x = g.tensor({rows, 256}, DType::F32, "x");
+      const Tensor y = g.tensor({rows, 256}, DType::F32, "y");
+      Tensor value = x;
+      for (int i = 0; i < steps; ++i)
+        value = y * value + x * (i + 1.0);
+      return value;
+    });
+  };
+  const auto lanes_of = [](const Chosen& c) {
+    EXPECT_EQ(c.schedule.generator, "elementwise") << to_string(c.schedule);
+    return std::ranges::max_element(c.program.values, {}, &Type::lanes)->lanes;
+  };
+  EXPECT_EQ(lanes_of(map_of(16, 100)), 1);
+  EXPECT_EQ(lanes_of(map_of(16, 2)), 4) << "of little code";
+  EXPECT_EQ(lanes_of(map_of(16384, 100)), 4) << "of many points";
+}
+
+/// Copies of an iteration are there for loads in flight, of which much code has enough.
+TEST(GpuReductions, CodeOfCopiesIsBounded) {
+  const auto length_of = [](int steps) {
+    const Chosen c = chosen_for([&](egret::Graph& g) {
+      const Tensor x = g.tensor({65536, 128}, DType::F32, "x");
+      const Tensor y = g.tensor({65536, 128}, DType::F32, "y");
+      Tensor value = x;
+      for (int i = 0; i < steps; ++i)
+        value = y * value + exp(x * (i + 1.0));
+      return value.sum(0);
+    });
+    EXPECT_EQ(c.schedule.generator, "reduction_threads") << to_string(c.schedule);
+    return code_length(c.program);
+  };
+  EXPECT_LT(length_of(8), 3 * length_of(2)) << "fewer copies of much code";
 }
 
 /// The schedules of a graph's regions have the reference's values.
