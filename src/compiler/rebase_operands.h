@@ -12,9 +12,10 @@ namespace egret::compiler {
 /// instance, reads its own row. This pass moves the constant to BuiltRegion::offsets and shortens
 /// the operand to the elements between the first and the last one that are read, so that such
 /// regions are equal, and are scheduled, lowered, verified and compiled once.
-/// An operand stays as it is where its loads have symbolic or indirect coordinates or holes, or
+/// An operand stays as it is where its loads have symbolic or indirect coordinates, where they are
+/// not known to stay in the array (bounds of coordinates under a hole's conditions may be wide), or
 /// where an output may take over its memory. The alignment becomes what is left of it at the
-/// offset.
+/// offset; where a load has holes, the operand may begin earlier to keep that of a vector.
 void rebase_operands(std::vector<BuiltRegion>& regions);
 
 } // namespace egret::compiler

@@ -123,6 +123,63 @@ TEST(RebaseOperands, KeepWhatIsLeftOfTheAlignment) {
   EXPECT_EQ(none.region.operands[0].shape[0].value(), 12);
 }
 
+/// Step `t` reads its rows of `width` elements, and each element the one two places before it.
+BuiltRegion step_beside(std::int64_t t, std::int64_t steps, std::int64_t width) {
+  constexpr std::int64_t kRows = 4;
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {steps, kRows, width});
+  const NodeId own = g.shrink(x, {t, 0, 0}, {t + 1, kRows, width});
+  const NodeId before = g.pad(g.shrink(own, {0, 0, 0}, {1, kRows, width - 2}), {0, 0, 2}, {0, 0, 0},
+                              Scalar::of(DType::F32, 0.0));
+  g.outputs = {g.binary(Op::Add, g.unary(Op::Exp, own), before)};
+  kernel::Target target;
+  target.device = "cpu";
+  std::vector<BuiltRegion> regions = partition_for(*normal_form(g), {}, target).regions;
+  EXPECT_EQ(regions.size(), 1U);
+  regions.at(0).region.operands[0].alignment = 64;
+  rebase_operands(regions);
+  return regions[0];
+}
+
+TEST(RebaseOperands, HolesDoNotKeepTheFirstElementFromBeingKnown) {
+  for (const std::int64_t width : {8, 9}) {
+    const BuiltRegion one = step_beside(1, 9, width);
+    for (const std::int64_t t : {2, 7, 8}) {
+      const BuiltRegion step = step_beside(t, 9, width);
+      EXPECT_EQ(offset_of(step, 0), t * 4 * width * 4) << "not what conditions leave out";
+      EXPECT_EQ(step.region.operands[0].shape[0].value(), 4 * width);
+      EXPECT_GE(step.region.operands[0].alignment, 16);
+      if (step.region.operands[0].alignment == one.region.operands[0].alignment) {
+        EXPECT_EQ(kernel::hash_of(step.region), kernel::hash_of(one.region));
+      }
+    }
+  }
+}
+
+/// h = a map of h and of the step's rows, each with its neighbours: as CTC's loss.
+TEST(RebaseOperands, StepsThatReadNeighboursAreCompiledOnce) {
+  const auto steps_of = [](std::int64_t steps) {
+    constexpr std::int64_t kRows = 16, kPlaces = 12;
+    Graph g;
+    const NodeId x = g.input("x", DType::F32, {steps, kRows, kPlaces});
+    const auto beside = [&](NodeId a) {
+      return g.pad(g.shrink(a, {0, 0}, {kRows, kPlaces - 1}), {0, 1}, {0, 0},
+                   Scalar::of(DType::F32, 0.0));
+    };
+    NodeId h = g.input("h", DType::F32, {kRows, kPlaces});
+    for (std::int64_t t = 0; t < steps; ++t) {
+      const NodeId row =
+          g.reshape(g.shrink(x, {t, 0, 0}, {t + 1, kRows, kPlaces}), {kRows, kPlaces});
+      const NodeId near = g.binary(Op::Add, beside(h), g.unary(Op::Exp, beside(row)));
+      h = g.unary(Op::Tanh, g.binary(Op::Add, near, g.binary(Op::Mul, h, row)));
+      g.outputs.push_back(h);
+    }
+    return g;
+  };
+  const Compiled few = checked(steps_of(4)), many = checked(steps_of(9));
+  EXPECT_EQ(few.plan.kernels.size(), many.plan.kernels.size());
+}
+
 TEST(RebaseOperands, LeaveWholeArraysAlone) {
   Graph g;
   const NodeId x = g.input("x", DType::F32, {64, kWidth});
