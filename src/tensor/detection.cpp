@@ -5,6 +5,7 @@
 
 #include "support/fail.h"
 #include "tensor/ops.h"
+#include "tensor/steps.h"
 
 #include <cmath>
 
@@ -162,16 +163,19 @@ KeptBoxes nms(const Operand& boxes, const Operand& scores, double threshold,
     return {zeros({n}, DType::Bool), full({most}, -1, DType::I64), zeros({}, DType::I64)};
   const Tensor place = positions(n);
   meet = (meet | (unsqueeze(place, 0) == unsqueeze(place, 1))).to(DType::U8);
-  // The first box that is left has the highest score; it and what it meets go. All steps are alike.
-  Tensor left = ones({n}, DType::U8), turn = full({n}, -1, DType::I64);
-  for (std::int64_t i = 0; i < most; ++i) {
-    const Tensor at = argmax(left, 0, true);
-    turn = where((place == at) & (left > 0), i, turn);
-    left = left * (1 - reshape(take(meet, at, 0), {n}));
-  }
+  // The first box that is left has the highest score; it and what it meets go. All steps are alike:
+  // what says when a box was taken is for how many steps it has been.
+  Tensor left = ones({n}, DType::U8), age = zeros({n}, DType::I64);
+  in_groups(most, {&order, &meet, &left, &age}, [&](std::int64_t, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Tensor at = argmax(left, 0, true);
+      age = age + (((place == at) & (left > 0)) | (age > 0)).to(DType::I64);
+      left = left * (1 - reshape(take(meet, at, 0), {n}));
+    }
+  });
+  const Tensor taken = age > 0, turn = where(taken, most - age, -1);
   // Boxes that were never taken are put nowhere.
   const Tensor indices = index_put(full({most}, -1, DType::I64), turn, order, 0);
-  const Tensor taken = turn >= 0;
   const Tensor mask = index_put(zeros({n}, DType::Bool), order, taken, 0);
   return {mask, indices, sum(taken)};
 }

@@ -4,9 +4,11 @@
 #include "egret/grad.h"
 #include "support/fail.h"
 #include "tensor/matrices.h"
+#include "tensor/steps.h"
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace egret {
@@ -182,18 +184,23 @@ linalg::Qr reflected(const Tensor& a) {
   const Tensor size = where((most > 0) & isfinite(most), most, constant(a.dtype(), 1));
   Tensor w = cat({zeros({batch, m, 1}, a.dtype()), stopped(a) / size}, 2);
   std::vector<Reflection> all;
-  for (std::int64_t i = 0; i < steps; ++i) {
-    all.push_back(reflection(w));
-    w = all.back().w;
-  }
+  in_groups(steps, {&w}, [&](std::int64_t, std::int64_t count) { // and the vectors, as held
+    for (std::int64_t i = 0; i < count; ++i) {
+      Reflection r = reflection(w);
+      w = std::move(r.w);
+      all.push_back(std::move(r));
+    }
+  });
   const Tensor whole = roll(w.narrow(2, 1, n), {steps, steps}, {1, 2});
   // The reflections in reverse order make the first columns of the identity those of q.
   Tensor q = roll(expand(eye(m, n, a.dtype()), {batch, m, n}), {-steps}, {1});
-  for (std::int64_t i = steps; i-- > 0;) {
-    const Reflection& r = all[static_cast<std::size_t>(i)];
-    q = roll(q, {1}, {1});
-    q = q - r.v * (sum(r.v * q, 1, true) * r.scale);
-  }
+  in_groups(steps, {&q}, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const Reflection& r = all[static_cast<std::size_t>(steps - 1 - i)];
+      q = roll(q, {1}, {1});
+      q = q - r.v * (sum(r.v * q, 1, true) * r.scale);
+    }
+  });
   return {q, triu(corner(whole, 0, n, 0, n)) * size};
 }
 

@@ -5,6 +5,7 @@
 #include "egret/grad.h"
 #include "support/fail.h"
 #include "tensor/matrices.h"
+#include "tensor/steps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,12 +33,18 @@ int sweeps(std::int64_t n, DType type) {
   return static_cast<int>(type == DType::F64 ? 4 + std::ceil(1.5 * digits) : 3 + digits);
 }
 
-// Who meets whom: in row r of [rounds, n] stands the partner of each column, itself where it has
-// none. Columns whose numbers add up to r meet, modulo an odd number of them; of an even number the
-// last column takes the one that is left (the tournament of Brent and Luk 1985).
+std::int64_t rounds_of(std::int64_t n) {
+  return n % 2 == 0 ? n - 1 : n;
+}
+
+// Who meets whom: in row r of [rounds + kStepsTogether, n] stands the partner of each column in
+// round r, itself where it has none; rounds follow each other in a circle. Columns whose numbers
+// add up to r meet, modulo an odd number of them; of an even number the last column takes the one
+// that is left (the tournament of Brent and Luk 1985).
 Tensor partners(std::int64_t n) {
-  const std::int64_t rounds = n % 2 == 0 ? n - 1 : n;
-  const Tensor p = reshape(positions(n), {1, n}), r = reshape(positions(rounds), {rounds, 1});
+  const std::int64_t rounds = rounds_of(n);
+  const Tensor p = reshape(positions(n), {1, n});
+  const Tensor r = unsqueeze(positions(rounds + kStepsTogether) % rounds, 1);
   const Tensor met = (r - p) % rounds;
   if (n % 2 != 0)
     return met;
@@ -103,6 +110,23 @@ Tensor magnitude(const Tensor& a) {
   return where(most > 0, most, where(isnan(most), most, number(a, 1)));
 }
 
+// All rounds of all sweeps of the columns of `a`: calls turn(the partner of each column) for each.
+// `state`: what it reads and changes.
+template <class Turn>
+void turn_in_sweeps(const Tensor& a, std::initializer_list<const Tensor*> state, const Turn& turn) {
+  const std::int64_t n = a.size(2), rounds = rounds_of(n);
+  if (n <= 1)
+    return;
+  const Tensor table = made_like(partners(n), a);
+  compute_between_steps({&table});
+  in_groups(sweeps(n, a.dtype()) * rounds, state, [&](std::int64_t first, std::int64_t count) {
+    const Tensor rows = table.narrow(0, first % rounds, kStepsTogether);
+    compute_between_steps({&rows}); // from another row each time, so that the groups are equal
+    for (std::int64_t i = 0; i < count; ++i)
+      turn(rows.select(0, i));
+  });
+}
+
 struct Spectrum {
   Tensor values, vectors; ///< [batch, n], [batch, n, n]
 };
@@ -114,19 +138,18 @@ Spectrum rotated(const Tensor& given, bool with_vectors) {
   const std::int64_t n = given.size(1);
   const Tensor scale = magnitude(stopped(given));
   const Tensor a = stopped(given) / scale;
-  const Tensor table = partners(n), p = positions(n);
+  const Tensor p = positions(n);
   Tensor w = a, v = expand(eye(n, -1, a.dtype()), a.shape()); // rows of v are the vectors
   const double still = precision(a.dtype()) / 8;
-  for (int sweep = 0; sweep < sweeps(n, a.dtype()); ++sweep)
-    for (std::int64_t round = 0; round < table.size(0) && n > 1; ++round) {
-      const Tensor q = table.select(0, round);
-      const Tensor flat = reshape(w, {batch, n * n});
-      const Tensor e = take(flat, minimum(p, q) * n + maximum(p, q), 1);
-      const Rotation r = rotation(take(flat, p * (n + 1), 1), take(flat, q * (n + 1), 1), e,
-                                  (abs(e) <= still) | (p == q), p < q);
-      w = turned(turned(w, r, q, 1), r, q, 2);
+  turn_in_sweeps(a, {&w, &v}, [&](const Tensor& q) {
+    const Tensor flat = reshape(w, {batch, n * n});
+    const Tensor e = take(flat, minimum(p, q) * n + maximum(p, q), 1);
+    const Rotation r = rotation(take(flat, p * (n + 1), 1), take(flat, q * (n + 1), 1), e,
+                                (abs(e) <= still) | (p == q), p < q);
+    w = turned(turned(w, r, q, 1), r, q, 2);
+    if (with_vectors)
       v = turned(v, r, q, 1);
-    }
+  });
   Tensor values = diagonal(w, 0, 1, 2);
   // A matrix that is not diagonal by now has no result.
   const double most = 1024 * static_cast<double>(n) * precision(a.dtype());
@@ -238,22 +261,21 @@ Factors orthogonal_columns(const Tensor& given, bool with_vectors) {
   const std::int64_t n = given.size(2);
   const Tensor scale = magnitude(stopped(given));
   const double eps = precision(given.dtype());
-  const Tensor table = partners(n), p = positions(n);
+  const Tensor p = positions(n);
   Tensor w = stopped(given) / scale;
   Tensor v = expand(eye(n, -1, w.dtype()), {batch, n, n});
   const Tensor least = square(max(abs(w), {1, 2}, true)).reshape({batch, 1}) * (eps * eps);
-  for (int sweep = 0; sweep < sweeps(n, w.dtype()); ++sweep)
-    for (std::int64_t round = 0; round < table.size(0) && n > 1; ++round) {
-      const Tensor q = table.select(0, round);
-      const Tensor low = take(w, minimum(p, q), 2), high = take(w, maximum(p, q), 2);
-      // One number for both places: they have to turn by the same angle.
-      const Tensor e = take(sum(low * high, 1), minimum(p, q), 1), squares = sum(square(w), 1);
-      const Tensor a = squares, b = take(squares, q, 1);
-      const Tensor still = (square(e) <= a * b * (eps * eps / 4)) | (minimum(a, b) <= least);
-      const Rotation r = rotation(a, b, e, still | (p == q), p < q);
-      w = turned(w, r, q, 2);
+  turn_in_sweeps(given, {&w, &v, &least}, [&](const Tensor& q) {
+    const Tensor low = take(w, minimum(p, q), 2), high = take(w, maximum(p, q), 2);
+    // One number for both places: they have to turn by the same angle.
+    const Tensor e = take(sum(low * high, 1), minimum(p, q), 1), squares = sum(square(w), 1);
+    const Tensor a = squares, b = take(squares, q, 1);
+    const Tensor still = (square(e) <= a * b * (eps * eps / 4)) | (minimum(a, b) <= least);
+    const Rotation r = rotation(a, b, e, still | (p == q), p < q);
+    w = turned(w, r, q, 2);
+    if (with_vectors)
       v = turned(v, r, q, 2);
-    }
+  });
   // Columns that are not orthogonal by now have no result.
   const Tensor products = matmul(transpose(w), w);
   const Tensor beside = where(reshape(p, {n, 1}) == p, 0, abs(products));

@@ -4,6 +4,9 @@
 // of matrices are known numbers. Floats keep their dtype (f16 and bf16 are computed in f32 and
 // rounded once), integers and bools become f32.
 //
+// Of lazy tensors, qr(), eigh(), svd() and what rests on them are computed when they are called, a
+// few steps at a time, so that one program of these is compiled and run again.
+//
 // All are compositions of the op table, as every function here. A factorization of n columns is n
 // steps of one to seven kernels each, which are the same in every step, for the whole batch: right
 // for many matrices of up to a few hundred rows, not for one of thousands. Eigenvalues and singular

@@ -41,8 +41,9 @@ struct KeptBoxes {
 };
 struct NmsOptions {
   /// At most that many boxes are left; all by default. The search is that many steps, one after the
-  /// other, so a number that is no larger than needed compiles and runs faster. Error(Value) unless
-  /// it is from 0 to 4096, or by default where n is larger.
+  /// other, so a number that is no larger than needed runs faster, and compiles faster in a
+  /// compiled function or a graph; of lazy tensors a few steps are a program, which is run when
+  /// nms() is called. Error(Value) unless it is from 0 to 4096, or by default where n is larger.
   std::optional<std::int64_t> most = {};
   Tensor classes = {}; ///< integers [n]: boxes of different classes do not meet (batched_nms)
 };
