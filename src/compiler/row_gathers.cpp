@@ -111,12 +111,12 @@ private:
     const Shape of_index = to_[index].shape;
     const DType type = to_[index].dtype;
     const auto number = [&](const Scalar& s) { return to_.broadcast(to_.constant(s), of_index); };
-    const NodeId below = to_.binary(Op::Lt, index, number(Scalar::of(type, 0.0))),
-                 within = to_.binary(
-                     Op::Lt, index,
-                     number(Scalar::of(type, double(graph_[node.inputs[0]].shape[axis].value()))));
-    NodeId held = to_.binary(
-        Op::And, to_.binary(Op::Xor, below, number(Scalar::of(DType::Bool, 1.0))), within);
+    const NodeId below = to_.binary(Op::Lt, index, number(Scalar::of(type, 0.0)));
+    NodeId held = to_.binary(Op::Xor, below, number(Scalar::of(DType::Bool, 1.0)));
+    const std::int64_t extent = graph_[node.inputs[0]].shape[axis].value();
+    const Scalar end = Scalar::of(type, extent);
+    if (end.as_int() == extent) // all numbers of a narrow type are below what it cannot hold
+      held = to_.binary(Op::And, held, to_.binary(Op::Lt, index, number(end)));
     Shape placed(axis, Expr(1));
     placed.insert(placed.end(), of_index.begin(), of_index.end());
     placed.resize(node.shape.size(), Expr(1));

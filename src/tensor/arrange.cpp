@@ -154,15 +154,13 @@ Tensor combinations(const Operand& a, std::int64_t r, bool with_replacement) {
     return zeros({0}, a.dtype());
   if (n == 0 || (r > n && !with_replacement))
     return zeros({0, r}, a.dtype());
-  // (n over r), of which each partial product is such a number.
-  const double all =
-      static_cast<double>(with_replacement ? n + std::min(r, std::int64_t{1} << 40) - 1 : n);
+  // (all over some), of which each partial product is such a number, and they grow.
+  const std::int64_t all = with_replacement ? n - 1 + std::min(r, std::int64_t{1} << 40) : n,
+                     some = std::min(r, with_replacement ? n - 1 : n - r);
   double count = 1;
-  for (std::int64_t i = 0; i < r && count * static_cast<double>(r) <= kMost; ++i)
-    count = count * (all - static_cast<double>(i)) / static_cast<double>(i + 1);
-  if (count * static_cast<double>(r) > kMost && n > 1)
-    fail(ErrorKind::Value, "{}: the choices of {} of {} elements are too many", who, r, n);
-  if (static_cast<double>(r) > kMost)
+  for (std::int64_t i = 0; i < some && count * static_cast<double>(r) <= kMost; ++i)
+    count = count * static_cast<double>(all - i) / static_cast<double>(i + 1);
+  if (count * static_cast<double>(r) > kMost)
     fail(ErrorKind::Value, "{}: the choices of {} of {} elements are too many", who, r, n);
   std::vector<std::int64_t> index;
   each_choice(n, r, with_replacement,

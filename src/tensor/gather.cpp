@@ -2,6 +2,7 @@
 #include "egret/functional/indices.h"
 
 #include "support/fail.h"
+#include "tensor/loss_parts.h"
 #include "tensor/ops.h"
 
 #include <algorithm>
@@ -125,8 +126,10 @@ Tensor one_hot(const Operand& index, std::int64_t classes, DType dtype) {
   require_integer(index, "one_hot", "the indices");
   if (classes < 0)
     fail(ErrorKind::Value, "one_hot: {} classes; the number must not be negative", classes);
-  return named("one_hot",
-               [&] { return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype); });
+  return named("one_hot", [&] {
+    const Tensor number = class_numbers(index);
+    return eq(unsqueeze(number, -1), iota(classes, number.dtype())).to(dtype);
+  });
 }
 
 Tensor positions(const Expr& count) {

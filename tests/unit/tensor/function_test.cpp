@@ -316,6 +316,16 @@ TEST(Indices, GatherTakeScatter) {
             (std::vector<bool>{true, true, false, true, true, true}));
 }
 
+TEST(Indices, CombinationsOfNearlyAllAreFew) {
+  const Tensor all = combinations(arange(30), 29); // 30, not the many of 15
+  EXPECT_EQ(all.shape(), (Shape{30, 29}));
+  EXPECT_EQ((29 * 30 / 2 - sum(all, 1)).eval().to_vector(),
+            flip(arange(30), 0).to(DType::F32).to_vector()); // the one that is not there
+  const Tensor ones = combinations(arange(2), 1000, true);
+  EXPECT_EQ(ones.shape(), (Shape{1001, 1000}));
+  EXPECT_EQ(sum(ones, 1).to_vector(), arange(1001).to_vector());
+}
+
 TEST(Indices, ProductsOfManyUpdatesTakeOneSort) {
   constexpr std::int64_t kLength = 3000, kUpdates = 20000;
   Ints data(kLength), index(kUpdates), updates(kUpdates), want(kLength);
