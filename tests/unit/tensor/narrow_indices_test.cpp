@@ -34,24 +34,27 @@ void expect_as_wide(const std::string& what, const Use& use) {
 TEST(NarrowIndices, NameThePositionsThatTheirNumbersName) {
   const Tensor table = arange(300).to(DType::F32).reshape({300, 1}) + zeros({300, 3});
   expect_as_wide("take", [&](const Tensor& i) { return take(table, i, 0); });
-  expect_as_wide("take of 256", [&](const Tensor& i) { return take(table.narrow(0, 0, 256), i, 0); });
+  expect_as_wide("take of 256",
+                 [&](const Tensor& i) { return take(table.narrow(0, 0, 256), i, 0); });
   expect_as_wide("take of what is computed",
                  [&](const Tensor& i) { return take(relu(table) + 1, i, 0); });
-  expect_as_wide("take of 256 that are computed", [&](const Tensor& i) {
-    return take(relu(table.narrow(0, 0, 256)) + 1, i, 0);
-  });
-  expect_as_wide("take of 128 that are computed", [&](const Tensor& i) {
-    return take(relu(table.narrow(0, 0, 128)) + 1, i, 0);
-  });
+  expect_as_wide("take of 256 that are computed",
+                 [&](const Tensor& i) { return take(relu(table.narrow(0, 0, 256)) + 1, i, 0); });
+  expect_as_wide("take of 128 that are computed",
+                 [&](const Tensor& i) { return take(relu(table.narrow(0, 0, 128)) + 1, i, 0); });
   expect_as_wide("one_hot", [&](const Tensor& i) { return one_hot(i, 600); });
-  expect_as_wide("index_add",
-                 [&](const Tensor& i) { return index_add(table, i, ones({9, 3}), 0); });
-  expect_as_wide("index_put",
-                 [&](const Tensor& i) { return index_put(table, i, ones({9, 3}), 0); });
-  expect_as_wide("segment_reduce",
-                 [&](const Tensor& i) { return segment_reduce(ones({9, 2}), i, 600); });
-  expect_as_wide("segment_softmax",
-                 [&](const Tensor& i) { return segment_softmax(arange(9).to(DType::F32), i, 600); });
+  expect_as_wide("index_add", [&](const Tensor& i) {
+    return index_add(table, i, ones({9, 3}), 0);
+  });
+  expect_as_wide("index_put", [&](const Tensor& i) {
+    return index_put(table, i, ones({9, 3}), 0);
+  });
+  expect_as_wide("segment_reduce", [&](const Tensor& i) {
+    return segment_reduce(ones({9, 2}), i, 600);
+  });
+  expect_as_wide("segment_softmax", [&](const Tensor& i) {
+    return segment_softmax(arange(9).to(DType::F32), i, 600);
+  });
   expect_as_wide("take_along_dim", [&](const Tensor& i) {
     return take_along_dim(exp(table * 0.01), i.reshape({9, 1}), 0);
   });
