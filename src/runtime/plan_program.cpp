@@ -4,6 +4,7 @@
 #include "compiler/values/value_summary.h"
 #include "ir/text.h"
 #include "loops/space.h"
+#include "runtime/constant_steps.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/dims.h"
@@ -11,6 +12,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -45,6 +47,9 @@ public:
       for (kernel::KernelEntry& entry : compiled_.plan.kernels)
         entry.program.body = kernel::Block(); // lowered again where it is asked for
     bytes_ = compiler::footprint(compiled_);
+    if (!options.memory_limit && !options.inject_fault && !options.checked)
+      constants_ = constant_steps(plan, planned_);
+    bytes_ += constants_.bytes;
   }
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override;
@@ -84,8 +89,12 @@ private:
                      Scratch& scratch) const;
   void list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
                  std::span<const RunInput> inputs, Scratch& scratch) const;
-  void submit(std::span<const backend::Work> work) const;
-  void run_timed(const Scratch& scratch, const DimValues& dims) const;
+  /// What a run does about constants.
+  enum class Constants : std::uint8_t { None, Compute, Kept };
+  void submit(std::span<const backend::Work> work, Constants constants) const;
+  Constants take_constants(Scratch& scratch, std::unique_lock<std::mutex>& lock) const;
+  void run_timed(std::span<const compiler::PlannedWork> planned, const Scratch& scratch,
+                 const DimValues& dims) const;
   void tell_values(std::size_t step, const Scratch& scratch, const DimValues& dims) const;
   backend::reference::HostArray stored(std::size_t step, std::size_t output, const Scratch& scratch,
                                        const DimValues& dims) const;
@@ -109,9 +118,14 @@ private:
   int launches_ = 0;
   std::size_t bytes_ = 0;
   std::vector<int> launch_of_step_;
-  mutable std::mutex recording_mutex_; ///< held by the thread that uses the recording
-  mutable std::unique_ptr<backend::Recording> recording_;
+  mutable std::mutex recording_mutex_; ///< held by the thread that uses a recording
+  mutable std::unique_ptr<backend::Recording> recording_, rest_recording_; ///< of all; of the rest
   mutable bool ran_ = false; ///< before, so that recording pays
+  ConstantSteps constants_;
+  mutable std::mutex constants_mutex_;   ///< held by the thread that computes them
+  mutable std::vector<StoragePtr> kept_; ///< by ConstantSteps::slots
+  mutable std::atomic<bool> are_kept_ = false;
+  mutable std::atomic<int> runs_ = 0; ///< up to 2: a program that runs once keeps nothing
 };
 
 // A plan that does not fit: what it needs, and what would help.
@@ -275,11 +289,13 @@ void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, cons
 
 // As one submission where the device can, from the second run on: recording costs more than a run.
 // On the host's memory nothing is recorded, and threads that run one program share nothing here.
-void PlanProgram::submit(std::span<const backend::Work> work) const {
+void PlanProgram::submit(std::span<const backend::Work> work, Constants constants) const {
   std::unique_lock lock(recording_mutex_, std::defer_lock);
-  const bool record = !device_.host_memory() && lock.try_lock() && std::exchange(ran_, true);
+  const bool record = constants != Constants::Compute && !device_.host_memory() &&
+                      lock.try_lock() && std::exchange(ran_, true);
+  auto& recording = constants == Constants::Kept ? rest_recording_ : recording_;
   count().submissions.add(
-      static_cast<std::uint64_t>(device_.submit(work, record ? &recording_ : nullptr, workers_)));
+      static_cast<std::uint64_t>(device_.submit(work, record ? &recording : nullptr, workers_)));
 }
 
 void tell(const compiler::KernelReport& kernel, double seconds) {
@@ -317,16 +333,18 @@ void PlanProgram::tell_values(std::size_t step, const Scratch& scratch,
 }
 
 // One by one, each waited for.
-void PlanProgram::run_timed(const Scratch& scratch, const DimValues& dims) const {
+void PlanProgram::run_timed(std::span<const compiler::PlannedWork> planned, const Scratch& scratch,
+                            const DimValues& dims) const {
   const std::span<const backend::Work> work = scratch.work;
   const Observers seen = observers();
   device_.synchronize();
-  for (std::size_t step = 0; step < work.size(); ++step) {
+  for (std::size_t i = 0; i < work.size(); ++i) {
     const auto begin = Clock::now();
     count().submissions.add(
-        static_cast<std::uint64_t>(device_.submit(work.subspan(step, 1), nullptr, workers_)));
-    if (!work[step].artifact)
+        static_cast<std::uint64_t>(device_.submit(work.subspan(i, 1), nullptr, workers_)));
+    if (!work[i].artifact)
       continue;
+    const auto step = static_cast<std::size_t>(planned[i].first);
     device_.synchronize();
     const auto end = Clock::now();
     if (seen)
@@ -366,6 +384,39 @@ void PlanProgram::count_work(const compiler::PlannedWork& planned, const backend
   }
 }
 
+// Memory for constants comes with the second run, which computes them there; later ones leave these
+// launches out. Other threads that run the program meanwhile compute them for themselves.
+PlanProgram::Constants PlanProgram::take_constants(Scratch& scratch,
+                                                   std::unique_lock<std::mutex>& lock) const {
+  if (constants_.slots.empty())
+    return Constants::None;
+  if (!are_kept_.load(std::memory_order_acquire)) {
+    if (runs_.load(std::memory_order_relaxed) < 1) {
+      runs_.store(1, std::memory_order_relaxed);
+      return Constants::None;
+    }
+    if (!lock.try_lock())
+      return Constants::None;
+    if (!are_kept_.load(std::memory_order_relaxed) && kept_.empty()) {
+      try {
+        for (const int slot : constants_.slots)
+          kept_.push_back(pool_->allocate(
+              static_cast<std::size_t>(
+                  compiled_.plan.slots[static_cast<std::size_t>(slot)].bytes.value()),
+              MemoryUse::Program));
+      } catch (const Error& error) {
+        kept_.clear();
+        if (error.kind() != ErrorKind::Memory)
+          throw;
+        return Constants::None; // there is no room: as before
+      }
+    }
+  }
+  for (std::size_t i = 0; i < kept_.size(); ++i)
+    scratch.memory[static_cast<std::size_t>(constants_.slots[i])] = kept_[i]->data();
+  return are_kept_.load(std::memory_order_relaxed) ? Constants::Kept : Constants::Compute;
+}
+
 std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const {
   const ir::Graph& graph = compiled_.report.graph;
   ensure(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}",
@@ -380,14 +431,23 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   auto outputs = place_slots(dims, inputs, scratch, arena);
   const bool timed = debug_level() >= 2 || launches_are_seen(observers());
   const bool apart = timed && !compiled_.chains.empty();
+  std::unique_lock lock(constants_mutex_, std::defer_lock);
+  const Constants constants = apart ? Constants::None : take_constants(scratch, lock);
   const std::vector<compiler::PlannedWork> steps =
       apart ? single_steps() : std::vector<compiler::PlannedWork>();
-  const std::span<const compiler::PlannedWork> planned = apart ? std::span(steps) : planned_;
+  const std::span<const compiler::PlannedWork> planned =
+      apart                          ? std::span<const compiler::PlannedWork>(steps)
+      : constants == Constants::Kept ? constants_.rest
+                                     : planned_;
   list_work(planned, dims, inputs, scratch);
   if (timed)
-    run_timed(scratch, dims);
+    run_timed(planned, scratch, dims);
   else
-    submit(scratch.work);
+    submit(scratch.work, constants);
+  if (constants == Constants::Compute) {
+    device_.synchronize();
+    are_kept_.store(true, std::memory_order_release);
+  }
   for (std::size_t i = 0; i < planned.size(); ++i)
     count_work(planned[i], scratch.work[i], dims);
   return outputs;

@@ -16,12 +16,12 @@ namespace {
 const float kInf = std::numeric_limits<float>::infinity();
 const float kNan = std::numeric_limits<float>::quiet_NaN();
 
-Tensor numbers(const std::vector<float>& values) {
+Tensor segment_numbers(const std::vector<float>& values) {
   return tensor(values);
 }
 
 TEST(Segments, SoftmaxDoesNotOverflowAndSumsToOne) {
-  const Tensor x = numbers({1000, 1001, -1000, -1002, 5, 7});
+  const Tensor x = segment_numbers({1000, 1001, -1000, -1002, 5, 7});
   const Tensor index = tensor({0, 0, 1, 1, -1, 9});
   const Tensor y = segment_softmax(x, index, 3);
   const auto v = y.to_vector();
@@ -37,7 +37,7 @@ TEST(Segments, SoftmaxDoesNotOverflowAndSumsToOne) {
 }
 
 TEST(Segments, InfinitiesAndNan) {
-  const Tensor x = numbers({-kInf, 0, -kInf, -kInf, kNan, 1});
+  const Tensor x = segment_numbers({-kInf, 0, -kInf, -kInf, kNan, 1});
   const Tensor index = tensor({0, 0, 1, 1, 2, 3});
   const auto y = segment_softmax(x, index, 4).to_vector();
   EXPECT_EQ(y[0], 0);
@@ -49,9 +49,9 @@ TEST(Segments, InfinitiesAndNan) {
 }
 
 TEST(Segments, GradientsOfWhatBelongsToNoSegmentAreZero) {
-  Tensor x = numbers({1, 2, 3}).set_requires_grad();
+  Tensor x = segment_numbers({1, 2, 3}).set_requires_grad();
   const Tensor y = segment_softmax(x, tensor({0, 0, 5}), 2);
-  (y * numbers({1, 2, 3})).sum().backward();
+  (y * segment_numbers({1, 2, 3})).sum().backward();
   const auto g = x.grad().to_vector();
   EXPECT_NEAR(g[0] + g[1], 0, 1e-6);
   EXPECT_EQ(g[2], 0);
@@ -67,7 +67,7 @@ TEST(Segments, ElementsOfNarrowFloatsAreSummedWide) {
 }
 
 TEST(Segments, RepeatedElementsAreCutAndPadded) {
-  const Tensor x = numbers({1, 2, 3}), counts = tensor({2, 0, 2});
+  const Tensor x = segment_numbers({1, 2, 3}), counts = tensor({2, 0, 2});
   EXPECT_EQ(repeat_interleave(x, counts, 0, 4).to_vector(), (std::vector<float>{1, 1, 3, 3}));
   EXPECT_EQ(repeat_interleave(x, counts, 0, 3).to_vector(), (std::vector<float>{1, 1, 3}));
   EXPECT_EQ(repeat_interleave(x, counts, 0, 6).to_vector(), (std::vector<float>{1, 1, 3, 3, 0, 0}));
@@ -76,14 +76,14 @@ TEST(Segments, RepeatedElementsAreCutAndPadded) {
 
 TEST(Segments, QuantilesBesideInfinitiesAndNan) {
   // An element is not interpolated with its infinite neighbour.
-  EXPECT_EQ(quantile(numbers({1, 2, kInf}), 0.5, 0).item(), 2);
-  EXPECT_EQ(quantile(numbers({1, 2, kInf}), 0.75, 0).item(), kInf);
-  EXPECT_TRUE(std::isnan(quantile(numbers({1, kNan, 3}), 0.0, 0).item()));
-  EXPECT_EQ(nanquantile(numbers({1, kNan, 3}), 0.5, 0).item(), 2);
-  EXPECT_TRUE(std::isnan(nanquantile(numbers({kNan, kNan}), 0.5, 0).item()));
-  EXPECT_TRUE(std::isnan(nanmedian(numbers({kNan, kNan})).item()));
-  EXPECT_EQ(quantile(numbers({1, 2, 3}), {0.5}, 0).shape(), (Shape{1}));
-  EXPECT_EQ(quantile(numbers({1, 2, 3}), {}, 0).shape(), (Shape{0}));
+  EXPECT_EQ(quantile(segment_numbers({1, 2, kInf}), 0.5, 0).item(), 2);
+  EXPECT_EQ(quantile(segment_numbers({1, 2, kInf}), 0.75, 0).item(), kInf);
+  EXPECT_TRUE(std::isnan(quantile(segment_numbers({1, kNan, 3}), 0.0, 0).item()));
+  EXPECT_EQ(nanquantile(segment_numbers({1, kNan, 3}), 0.5, 0).item(), 2);
+  EXPECT_TRUE(std::isnan(nanquantile(segment_numbers({kNan, kNan}), 0.5, 0).item()));
+  EXPECT_TRUE(std::isnan(nanmedian(segment_numbers({kNan, kNan})).item()));
+  EXPECT_EQ(quantile(segment_numbers({1, 2, 3}), {0.5}, 0).shape(), (Shape{1}));
+  EXPECT_EQ(quantile(segment_numbers({1, 2, 3}), {}, 0).shape(), (Shape{0}));
   EXPECT_EQ(quantile(full({}, 3.0), {0.1, 0.2}, 0).to_vector(), (std::vector<float>{3, 3}));
   EXPECT_EQ(quantile(tensor({4, 1, 3}), 0.5, 0).dtype(), DType::F32);
 }
@@ -132,7 +132,7 @@ TEST(Segments, AntialiasMeetsNearElementsOnly) {
   std::vector<float> pixels(64, 1);
   pixels[0] = kNan;
   pixels[63] = kInf;
-  const Tensor x = reshape(numbers(pixels), {1, 1, 64});
+  const Tensor x = reshape(segment_numbers(pixels), {1, 1, 64});
   for (const Interpolation mode : {Interpolation::Linear, Interpolation::Cubic}) {
     const auto y = interpolate(x, 16, {.mode = mode, .antialias = true}).to_vector();
     EXPECT_TRUE(std::isnan(y[0]));

@@ -12,7 +12,7 @@
 namespace egret {
 namespace {
 
-Tensor numbers(const Shape& shape, std::uint64_t seed) {
+Tensor stepped_numbers(const Shape& shape, std::uint64_t seed) {
   Generator generator(seed);
   return (rand(shape, generator) - 0.5).eval();
 }
@@ -35,12 +35,12 @@ KeptBoxes kept(const Tensor& x) {
   return nms(boxes, x.select(1, 0), 0.2);
 }
 
-struct Loop {
+struct SteppedLoop {
   const char* name;
   std::function<Tensor(const Tensor&)> run;
   std::uint64_t groups; ///< of a matrix of 20 rows at the least
 };
-std::vector<Loop> loops() {
+std::vector<SteppedLoop> loops() {
   return {{"eigh", [](const Tensor& x) { return linalg::eigh(symmetric(x)).vectors; }, 18},
           {"eigvalsh", [](const Tensor& x) { return linalg::eigvalsh(symmetric(x)); }, 18},
           {"svd", [](const Tensor& x) { return linalg::svd(x).u; }, 18},
@@ -49,8 +49,8 @@ std::vector<Loop> loops() {
 }
 
 TEST(Steps, LazyGroupsShareAProgram) {
-  for (const Loop& loop : loops()) {
-    const Tensor small = numbers({20, 20}, 1), large = numbers({36, 36}, 2);
+  for (const SteppedLoop& loop : loops()) {
+    const Tensor small = stepped_numbers({20, 20}, 1), large = stepped_numbers({36, 36}, 2);
     const Counters once = used_by([&] { loop.run(small).eval(); });
     EXPECT_GE(once.compiles + once.plan_hits, loop.groups) << loop.name;
     EXPECT_LE(once.compiles, 16u) << loop.name;
@@ -61,8 +61,8 @@ TEST(Steps, LazyGroupsShareAProgram) {
 }
 
 TEST(Steps, TracedLoopsAreOneProgram) {
-  for (const Loop& loop : loops()) {
-    const Tensor x = numbers({12, 12}, 3);
+  for (const SteppedLoop& loop : loops()) {
+    const Tensor x = stepped_numbers({12, 12}, 3);
     auto traced = compile(loop.run);
     Tensor y;
     EXPECT_EQ(used_by([&] { y = traced(x).eval(); }).compiles, 1u) << loop.name;
@@ -73,7 +73,7 @@ TEST(Steps, TracedLoopsAreOneProgram) {
 // What is recorded of a graph's inputs has no value yet, so nothing can be computed between the
 // steps.
 TEST(Steps, GraphsRecordAllSteps) {
-  const Tensor x = numbers({9, 9}, 4);
+  const Tensor x = stepped_numbers({9, 9}, 4);
   Graph graph;
   auto in = graph.tensor({9, 9}).set(x);
   auto q = linalg::qr(in).q.retrieve();
