@@ -483,7 +483,9 @@ private:
     const RowShape shape = row_shape(region, form);
     const double updates = double(about(form.update_count)),
                  numbers = updates * double(about(form.column_count));
-    if (kLeast + updates * kUpdate + numbers * kNumber > numbers * kIntegersNumber ||
+    // Of joined scatters, whose values lanes choose among, rows take longer than that.
+    if (form.choice >= 0 ||
+        kLeast + updates * kUpdate + numbers * kNumber > numbers * kIntegersNumber ||
         !refused_rows(form, shape, target).empty())
       return;
     for (const int threads : {512, 1024, 256})

@@ -1,7 +1,6 @@
 #include "runtime/constant_steps.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace egret::runtime {
 
@@ -56,8 +55,7 @@ public:
 private:
   bool is_constant(const PlannedWork& work) {
     const kernel::Step& step = *work.step;
-    if (work.count != 1 || step.kind != kernel::StepKind::Launch || !step.dims.empty() ||
-        !step.scalars.empty())
+    if (work.count != 1 || step.kind != kernel::StepKind::Launch || !step.dims.empty())
       return false;
     const auto [read, stored] = slots_of(plan_, step);
     if (!std::ranges::all_of(read,
@@ -74,6 +72,9 @@ private:
     if (found_.bytes + bytes > most_bytes_)
       return false;
     found_.bytes += bytes;
+    for (const int scalar : step.scalars)
+      if (std::ranges::find(found_.scalars, scalar) == found_.scalars.end())
+        found_.scalars.push_back(scalar);
     for (const int slot : stored) {
       constant_[static_cast<std::size_t>(slot)] = true;
       found_.slots.push_back(slot);

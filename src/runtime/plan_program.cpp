@@ -15,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace egret::runtime {
@@ -76,8 +77,9 @@ private:
     std::vector<void*> memory, pointers; ///< by slot; of all launches
     std::vector<std::int64_t> dims;
     std::vector<std::uint64_t> scalars;
-    std::vector<backend::Work> work; ///< by planned work
-    std::vector<StoragePtr> copies;  ///< of inputs in another device's memory
+    std::vector<backend::Work> work;    ///< by planned work
+    std::vector<StoragePtr> copies;     ///< of inputs in another device's memory
+    std::vector<std::uint64_t> numbers; ///< on which constants depend
   };
 
   std::vector<StoragePtr> place_slots(const DimValues& dims, std::span<const RunInput> inputs,
@@ -92,7 +94,14 @@ private:
   /// What a run does about constants.
   enum class Constants : std::uint8_t { None, Compute, Kept };
   void submit(std::span<const backend::Work> work, Constants constants) const;
-  Constants take_constants(Scratch& scratch, std::unique_lock<std::mutex>& lock) const;
+  /// What constant steps stored, with numbers by ConstantSteps::scalars and memory by its slots.
+  struct Kept {
+    std::vector<std::uint64_t> numbers;
+    std::vector<StoragePtr> memory;
+  };
+  Constants take_constants(std::span<const RunInput> inputs, Scratch& scratch,
+                           std::shared_ptr<const Kept>& kept,
+                           std::unique_lock<std::mutex>& lock) const;
   void run_timed(std::span<const compiler::PlannedWork> planned, const Scratch& scratch,
                  const DimValues& dims) const;
   void tell_values(std::size_t step, const Scratch& scratch, const DimValues& dims) const;
@@ -122,10 +131,9 @@ private:
   mutable std::unique_ptr<backend::Recording> recording_, rest_recording_; ///< of all; of the rest
   mutable bool ran_ = false; ///< before, so that recording pays
   ConstantSteps constants_;
-  mutable std::mutex constants_mutex_;   ///< held by the thread that computes them
-  mutable std::vector<StoragePtr> kept_; ///< by ConstantSteps::slots
-  mutable std::atomic<bool> are_kept_ = false;
-  mutable std::atomic<int> runs_ = 0; ///< up to 2: a program that runs once keeps nothing
+  mutable std::atomic<std::shared_ptr<const Kept>> kept_;
+  mutable std::mutex constants_mutex_; ///< held by the thread that computes them
+  mutable std::optional<std::vector<std::uint64_t>> last_numbers_; ///< of a run before
 };
 
 // A plan that does not fit: what it needs, and what would help.
@@ -384,37 +392,44 @@ void PlanProgram::count_work(const compiler::PlannedWork& planned, const backend
   }
 }
 
-// Memory for constants comes with the second run, which computes them there; later ones leave these
-// launches out. Other threads that run the program meanwhile compute them for themselves.
-PlanProgram::Constants PlanProgram::take_constants(Scratch& scratch,
+// Memory for constants comes with the second run with the same numbers, which computes them there;
+// later ones leave these launches out. Other threads that run the program meanwhile compute them
+// for themselves.
+PlanProgram::Constants PlanProgram::take_constants(std::span<const RunInput> inputs,
+                                                   Scratch& scratch,
+                                                   std::shared_ptr<const Kept>& kept,
                                                    std::unique_lock<std::mutex>& lock) const {
   if (constants_.slots.empty())
     return Constants::None;
-  if (!are_kept_.load(std::memory_order_acquire)) {
-    if (runs_.load(std::memory_order_relaxed) < 1) {
-      runs_.store(1, std::memory_order_relaxed);
-      return Constants::None;
-    }
+  scratch.numbers.clear();
+  for (const int scalar : constants_.scalars)
+    scratch.numbers.push_back(inputs[static_cast<std::size_t>(scalar)].bits);
+  kept = kept_.load();
+  const bool known = kept && kept->numbers == scratch.numbers;
+  if (!known) {
     if (!lock.try_lock())
       return Constants::None;
-    if (!are_kept_.load(std::memory_order_relaxed) && kept_.empty()) {
-      try {
-        for (const int slot : constants_.slots)
-          kept_.push_back(pool_->allocate(
-              static_cast<std::size_t>(
-                  compiled_.plan.slots[static_cast<std::size_t>(slot)].bytes.value()),
-              MemoryUse::Program));
-      } catch (const Error& error) {
-        kept_.clear();
-        if (error.kind() != ErrorKind::Memory)
-          throw;
-        return Constants::None; // there is no room: as before
-      }
+    if (last_numbers_ != scratch.numbers) {
+      last_numbers_ = scratch.numbers;
+      return Constants::None;
     }
+    Kept made{scratch.numbers, {}};
+    try {
+      for (const int slot : constants_.slots) {
+        const Expr& bytes = compiled_.plan.slots[static_cast<std::size_t>(slot)].bytes;
+        made.memory.push_back(
+            pool_->allocate(static_cast<std::size_t>(bytes.value()), MemoryUse::Program));
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Memory)
+        throw;
+      return Constants::None; // there is no room: as before
+    }
+    kept = std::make_shared<const Kept>(std::move(made));
   }
-  for (std::size_t i = 0; i < kept_.size(); ++i)
-    scratch.memory[static_cast<std::size_t>(constants_.slots[i])] = kept_[i]->data();
-  return are_kept_.load(std::memory_order_relaxed) ? Constants::Kept : Constants::Compute;
+  for (std::size_t i = 0; i < constants_.slots.size(); ++i)
+    scratch.memory[static_cast<std::size_t>(constants_.slots[i])] = kept->memory[i]->data();
+  return known ? Constants::Kept : Constants::Compute;
 }
 
 std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const {
@@ -432,7 +447,8 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   const bool timed = debug_level() >= 2 || launches_are_seen(observers());
   const bool apart = timed && !compiled_.chains.empty();
   std::unique_lock lock(constants_mutex_, std::defer_lock);
-  const Constants constants = apart ? Constants::None : take_constants(scratch, lock);
+  std::shared_ptr<const Kept> kept;
+  const Constants constants = apart ? Constants::None : take_constants(inputs, scratch, kept, lock);
   const std::vector<compiler::PlannedWork> steps =
       apart ? single_steps() : std::vector<compiler::PlannedWork>();
   const std::span<const compiler::PlannedWork> planned =
@@ -446,7 +462,7 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
     submit(scratch.work, constants);
   if (constants == Constants::Compute) {
     device_.synchronize();
-    are_kept_.store(true, std::memory_order_release);
+    kept_.store(std::move(kept));
   }
   for (std::size_t i = 0; i < planned.size(); ++i)
     count_work(planned[i], scratch.work[i], dims);

@@ -1,4 +1,4 @@
-// Values that depend on no input of a program: computed by its second run, and kept.
+// Values that depend on no tensor that a program is given: computed by its second run, and kept.
 #include <egret/egret.h>
 
 #include <gtest/gtest.h>
@@ -20,7 +20,9 @@ Tensor cosine_transform(const Tensor& x) {
 }
 
 Tensor rows_of_sines(std::int64_t count) {
-  return sin(arange(count * kTransformPlaces, DType::F32)).reshape({count, kTransformPlaces}).eval();
+  return sin(arange(count * kTransformPlaces, DType::F32))
+      .reshape({count, kTransformPlaces})
+      .eval();
 }
 
 std::uint64_t launches_while(const std::function<void()>& run) {
@@ -84,6 +86,26 @@ TEST(Constants, ServeSeveralThreads) {
   for (std::thread& thread : threads)
     thread.join();
   EXPECT_EQ(wrong, std::vector<int>(4));
+}
+
+TEST(Constants, OfLazyCodeFollowItsNumbers) {
+  const Tensor x = rows_of_sines(8);
+  const auto scaled = [&](double by) {
+    const Tensor place = arange(kTransformPlaces, DType::F32);
+    return matmul(x, sin(place.unsqueeze(1) * (place + 0.5) * by) + cos(place * by));
+  };
+  std::vector<std::uint64_t> launches;
+  std::vector<std::vector<float>> values;
+  for (const double by : {0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.25, 0.125})
+    launches.push_back(launches_while([&] { values.push_back(scaled(by).to_vector<float>()); }));
+  EXPECT_LT(launches[2], launches[0]);
+  EXPECT_EQ(launches[3], launches[0]);
+  EXPECT_EQ(launches[5], launches[2]);
+  EXPECT_EQ(values[2], values[0]);
+  EXPECT_EQ(values[5], values[3]);
+  EXPECT_EQ(values[6], values[0]);
+  EXPECT_NE(values[3], values[0]);
+  EXPECT_NE(values[7], values[3]);
 }
 
 } // namespace
