@@ -5,7 +5,6 @@
 // worth a worker. Parts that are equal but for their sizes are problems of one group, with one code
 // (equal_forms.h), as those of a grouped GEMM.
 #include "kernel/analysis.h"
-#include "kernel/code_length.h"
 #include "kernel/equal_forms.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
@@ -33,9 +32,6 @@ constexpr int kMostTried = 48;
 constexpr std::int64_t kWakingFactor = 8;
 /// Parts for which codes of their own are tried, each with the sizes as constants.
 constexpr std::size_t kFewParts = 16;
-/// Statements of a GPU's batch, each lane's counted: beyond, equal parts share a code. Compilers
-/// take more than linear time for one kernel, and none of it beside others.
-constexpr std::int64_t kMostCode = 2560;
 /// Codes of different forms in one kernel.
 constexpr std::size_t kMostForms = 64;
 
@@ -94,13 +90,15 @@ Expr work_of(const Region& region) {
 
 class Batch {
 public:
-  Batch(const Region& region, const Target& target) : region_(region), target_(target) {}
+  Batch(const Region& region, const Target& target)
+      : region_(region), target_(target), of_parts_(target) {}
 
   /// `apart`: every part has a code of its own.
   Lowered run(std::int64_t threads, std::int64_t choice, bool apart) {
     const std::vector<Part> parts = parts_of(region_);
     if (parts.size() < 2)
       return {false, {}, "it is one whole"};
+    of_parts_.sharing = static_cast<int>(parts.size());
     declare_arguments();
     for (const std::vector<const Part*>& equal : by_form(parts, apart)) {
       if (equal.size() > 1 && add_group(equal, threads, choice))
@@ -201,7 +199,7 @@ private:
   }
 
   std::string add(const Part& part, std::int64_t threads, std::int64_t choice) {
-    const Lowered lowered = choose_part(part.region, target_, threads, choice);
+    const Lowered lowered = choose_part(part.region, of_parts_, threads, choice);
     if (!lowered.ok)
       return lowered.reason;
     const KernelProgram& own = lowered.program;
@@ -242,7 +240,7 @@ private:
       return false;
     Lowered lowered;
     try {
-      lowered = choose_part(form->region, target_, threads, choice);
+      lowered = choose_part(form->region, of_parts_, threads, choice);
     } catch (const InternalError&) {
       return false;
     }
@@ -399,6 +397,7 @@ private:
 
   const Region& region_;
   const Target& target_;
+  Target of_parts_; ///< the same, as parts are made for
   Splice splice_{region_.name};
   std::vector<int> operand_, output_; ///< the buffer, or the scalar, of each
   std::vector<Piece> pieces_;
@@ -444,14 +443,8 @@ public:
     const std::int64_t threads = schedule.knob("threads", 0);
     if (target.is_gpu() != (threads > 0))
       return {false, {}, "threads are those of a GPU's blocks"};
-    const std::int64_t choice = schedule.knob("choice", 0);
-    const bool apart = schedule.knob("apart", 0) != 0;
-    Lowered lowered = Batch(region, target).run(threads, choice, apart);
-    if (target.is_gpu() && apart && lowered.ok && code_length(lowered.program) > kMostCode)
-      if (Lowered shared = Batch(region, target).run(threads, choice, false);
-          shared.ok && code_length(shared.program) < code_length(lowered.program))
-        return shared;
-    return lowered;
+    return Batch(region, target)
+        .run(threads, schedule.knob("choice", 0), schedule.knob("apart", 0) != 0);
   }
 };
 

@@ -16,6 +16,7 @@ struct Target {
   std::string device;    ///< as users name it; decides nothing
   std::string name;      ///< "znver5", "sm_90a"
   int workers = 1;       ///< threads a launch may use
+  int sharing = 1;       ///< regions of the launch that the one at hand is part of
   int vector_bytes = 16; ///< widest vector register
   int vector_registers = 16;
   bool has_fma = false;

@@ -140,7 +140,7 @@ int written_lanes(const Region& region, int lanes, double most) {
 
 /// The same of a map that leaves threads idle with so many lanes.
 int lanes_beside_idle(const Region& region, int lanes, const Target& target) {
-  const std::int64_t points = about(points_of(region, axes_but(region, {})));
+  const std::int64_t points = about(points_of(region, axes_but(region, {}))) * target.sharing;
   while (lanes > 1 && points / lanes < kThreadsOfMap * target.workers &&
          written_lanes(region, lanes, kWrittenWorkBesideIdle) < lanes)
     lanes /= 2;

@@ -31,11 +31,11 @@ constexpr Knob kThreadKnobs[] = {
     {"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}, {"online", 0, 2}};
 /// Terms of a thread's part at the least, and blocks that share a result at the most.
 constexpr std::int64_t kLeastTerms = 8, kMostBlocks = 512;
-/// Copies of an iteration, where the code of so many is short enough: they are there for loads in
-/// flight, of which much code has enough. Its arithmetic and loads of all lanes, in additions:
-/// compilers take more than linear time for straight code.
-constexpr std::int64_t kUsualCopies = 4;
-constexpr double kWrittenWorkOfCopies = 1024;
+/// Copies of an iteration, where the code of so many is short enough, or loads in flight are few:
+/// these are what copies are for. Its arithmetic and loads of all lanes, in additions: compilers
+/// take more than linear time for straight code.
+constexpr std::int64_t kUsualCopies = 4, kLoadsInFlight = 8;
+constexpr double kWrittenWorkOfCopies = 4096;
 
 /// How the terms of a result are dealt out along one reduced axis.
 struct TermDigits {
@@ -192,8 +192,8 @@ private:
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     const std::int64_t lanes = gpu_lanes(region, c.axis, bytes);
     const std::int64_t blocks = schedule.split_reduce;
-    const std::vector<TermDigits> terms =
-        deal_terms(region, p, down, schedule.knob("copies", written_copies(region, lanes)), blocks);
+    const std::vector<TermDigits> terms = deal_terms(
+        region, p, down, schedule.knob("copies", written_copies(region, lanes, p.count)), blocks);
     if (blocks > 1) {
       if (p.count != 1)
         return {nullptr, "several passes are not dealt out to blocks"};
@@ -234,13 +234,18 @@ private:
     return sorted;
   }
 
-  /// Each copy's operations are written out, for each lane.
-  static std::int64_t written_copies(const Region& region, std::int64_t lanes) {
+  /// Each copy's operations are written out, for each lane. Of several passes, each has its share.
+  static std::int64_t written_copies(const Region& region, std::int64_t lanes, int passes) {
     double work = 0;
-    for (const Stage& stage : region.stages)
+    std::int64_t loads = 0;
+    for (const Stage& stage : region.stages) {
       work += written_work(stage);
+      loads += std::ranges::count_if(
+          stage.loads, [](const Load& load) { return load.source == Source::Operand; });
+    }
     std::int64_t copies = kUsualCopies;
-    while (copies > 1 && work * double(lanes * copies) > kWrittenWorkOfCopies)
+    while (copies > 1 && work * double(lanes * copies) > kWrittenWorkOfCopies * passes &&
+           loads * copies >= 2 * kLoadsInFlight * passes)
       copies /= 2;
     return copies;
   }

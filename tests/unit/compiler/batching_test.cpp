@@ -329,44 +329,6 @@ TEST(Batching, ScattersStayAloneOnACpu) {
   EXPECT_GE(TwoUpdates().regions(testing::test_targets()[0]).size(), 3u);
 }
 
-/// Independent equal maps of so many steps each.
-Graph long_maps(int maps, int steps, std::int64_t points) {
-  Graph g;
-  for (int m = 0; m < maps; ++m) {
-    const NodeId x = g.input("x", DType::F32, {points}), y = g.input("y", DType::F32, {points});
-    NodeId value = x;
-    for (int i = 0; i < steps; ++i)
-      value = add(g, mul(g, value, y), mul(g, x, number(g, 1.0 + i, {points})));
-    g.outputs.push_back(value);
-  }
-  return g;
-}
-
-std::int64_t longest_code(const Graph& g, std::size_t* kernels) {
-  testing::NullDevice gpu(backend::cuda::known_target(90));
-  KernelCache cache;
-  const Compiled compiled = compile_graph(g, {}, gpu, cache);
-  std::int64_t most = 0;
-  for (const kernel::KernelEntry& entry : compiled.plan.kernels) {
-    EXPECT_EQ(entry.schedule.generator, "batch") << to_string(entry.schedule);
-    most = std::max(most, kernel::code_length(entry.program));
-  }
-  *kernels = compiled.plan.kernels.size();
-  return most;
-}
-
-/// Compilers take more than linear time for a kernel: equal parts share a code where theirs would
-/// be long.
-TEST(Batching, CodeOfPartsIsBounded) {
-  constexpr std::int64_t kPoints = 1 << 17;
-  std::size_t one = 0, many = 0;
-  const std::int64_t few = longest_code(long_maps(2, 40, kPoints), &one),
-                     equal = longest_code(long_maps(12, 40, kPoints), &many);
-  EXPECT_EQ(one, 1u);
-  EXPECT_EQ(many, 1u);
-  EXPECT_LE(equal, few) << "one code";
-}
-
 /// Notes what is compiled.
 class NotingDevice : public testing::NullDevice {
 public:
