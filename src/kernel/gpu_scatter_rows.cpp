@@ -388,7 +388,7 @@ RowShape row_shape(const Region& region, const ScatterForm& form) {
   const auto loads =
       std::max<std::int64_t>(std::ssize(region.stages[std::size_t(form.stage)].loads) / places, 1);
   shape.together = int(std::clamp<std::int64_t>(kInFlight / (shape.columns * loads), 1, 4));
-  // Of indices that are drawn evenly, hardly one has four times as many updates as the others.
+  // Of uniformly distributed indices, hardly one has four times as many updates as the others.
   const std::int64_t average =
       about(form.update_count) / std::max<std::int64_t>(about(form.bins), 1);
   shape.bucket = std::min<std::int64_t>(
