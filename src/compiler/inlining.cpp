@@ -558,10 +558,6 @@ void collect(ReadCollector& collector, const GraphFacts& facts, NodeId id) {
   }
 }
 
-} // namespace
-
-namespace {
-
 /// What is known of the nodes where exactly these values are stored; null: nothing.
 const ConeReads* known_reads(const std::deque<ConeReads>& cones, const std::vector<bool>& stored) {
   const auto is_same = [&](const ConeReads& cone) {

@@ -23,9 +23,14 @@ void GpuScatter::barrier() {
 
 void GpuScatter::points(const Expr& count, const std::function<void(const Expr&)>& body,
                         int group) {
-  const Expr each(threads_ / group), blocks = ceildiv(count, each);
-  blocks_ = max(blocks_, blocks);
-  b_.grid_loop(blocks, [&](const Expr& block) {
+  blocks_ = max(blocks_, ceildiv(count, Expr(threads_ / group)));
+  found_points(count, body, group);
+}
+
+void GpuScatter::found_points(const Expr& count, const std::function<void(const Expr&)>& body,
+                              int group) {
+  const Expr each(threads_ / group);
+  b_.grid_loop(ceildiv(count, each), [&](const Expr& block) {
     const Expr flat = block * each + floordiv(thread_, Expr(group));
     b_.when({{flat, Expr(0), count}}, [&] { body(flat); });
   });
@@ -475,17 +480,15 @@ private:
       }
   }
 
-  /// Rows of updates in buckets of their element, where that takes less time than two atomic
-  /// operations for each number; more than these at the least.
+  /// Rows of updates in buckets of their element, where two atomic operations for each number would
+  /// take longer.
   static void by_rows(const ScatterForm& form, const Region& region, const Target& target,
                       std::vector<Schedule>& out) {
     constexpr double kLeast = 3e-6, kUpdate = 40e-12, kNumber = 2.5e-12;
     const RowShape shape = row_shape(region, form);
     const double updates = double(about(form.update_count)),
                  numbers = updates * double(about(form.column_count));
-    // Of joined scatters, whose values lanes choose among, rows take longer than that.
-    if (form.choice >= 0 ||
-        kLeast + updates * kUpdate + numbers * kNumber > numbers * kIntegersNumber ||
+    if (kLeast + updates * kUpdate + numbers * kNumber > numbers * kIntegersNumber ||
         !refused_rows(form, shape, target).empty())
       return;
     for (const int threads : {512, 1024, 256})

@@ -26,6 +26,8 @@ protected:
   void barrier();
   /// All points, distributed over the threads of the grid, or over groups of so many of them.
   void points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
+  /// The same of a number that the program finds, which the launch cannot depend on.
+  void found_points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
   KernelProgram finish();
   /// Combines an element of the output, where it was updated, with its state. Ways that do so for
   /// all elements that there are, in any order, each once, call this: where updates are many, the

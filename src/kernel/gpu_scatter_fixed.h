@@ -27,9 +27,10 @@ protected:
   /// bit kNegative and that of negative ones from there on; a NaN counts as both.
   static constexpr std::int64_t kSpecial = 255, kNegative = 31;
 
+  ValueId minus(ValueId x) { return apply(Op::Mul, x, number(b_.type_of(x).dtype, -1)); }
+
 private:
   ValueId power(ValueId exponent);
-  ValueId minus(ValueId x) { return apply(Op::Mul, x, number(b_.type_of(x).dtype, -1)); }
   ValueId shift_of(ValueId peak);
 
   int bits_; ///< of an update in fixed point

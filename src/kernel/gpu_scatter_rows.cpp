@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 namespace egret::kernel {
 
@@ -112,36 +113,18 @@ private:
     return element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin);
   }
 
-  /// What an update brings to a thread's columns; zeros where a guard fails. Of the values among
-  /// which the stage chooses by a place of the update, lanes make the one that they need.
+  /// What an update brings to a thread's columns; zeros where a guard fails.
   std::vector<ValueId> values_of(const Expr& update, const Expr& tile,
                                  const std::vector<Guard>& exists) {
-    std::vector<Point> points;
-    for (int k = 0; k < s_.columns; ++k) {
-      points.push_back(point_of_update(r_, f_, update, column(tile, k)));
-      points.back().mask = exists;
-      points.back().mask.push_back(has_column(tile, k));
-    }
     std::vector<ValueId> values;
-    if (f_.choice < 0) {
-      for (const Point& p : points)
-        values.push_back(update_of(e_, f_, p));
-    } else {
-      const std::vector<VarId> chosen = each_column([&] { return zero(); });
-      const Expr at = points[0].at[std::size_t(f_.choice)];
-      for (std::int64_t place = 0; place < places(); ++place)
-        b_.when({{at, Expr(place), Expr(place + 1)}}, [&] {
-          for (std::size_t k = 0; k < points.size(); ++k) {
-            points[k].at[std::size_t(f_.choice)] = Expr(place);
-            b_.set(chosen[k], update_of(e_, f_, points[k]));
-          }
-        });
-      for (const VarId v : chosen)
-        values.push_back(b_.read(v));
+    for (int k = 0; k < s_.columns; ++k) {
+      Point p = point_of_update(r_, f_, update, column(tile, k));
+      p.mask = exists;
+      p.mask.push_back(has_column(tile, k));
+      const ValueId value = update_of(e_, f_, p);
+      const std::vector<Guard> open = unproved(p.mask);
+      values.push_back(open.empty() ? value : select(b_.test(open, 1), value, zero()));
     }
-    for (std::size_t k = 0; k < values.size(); ++k)
-      if (const std::vector<Guard> open = unproved(points[k].mask); !open.empty())
-        values[k] = select(b_.test(open, 1), values[k], zero());
     return values;
   }
   ValueId zero() { return b_.constant(Scalar::of(DType::F32, 0.0)); }
@@ -184,48 +167,47 @@ private:
     std::vector<VarId> sum, largest, smallest;
   };
   WideSums wide_sums(const Expr& first, const Expr& count, const Expr& tile) {
-    const ValueId zero = number(DType::U32, 0);
+    const ValueId none = number(DType::U32, 0);
     WideSums w{each_column([&] { return b_.constant(Scalar::of(DType::F64, 0.0)); }),
-               each_column([&] { return zero; }), each_column([&] { return zero; })};
+               each_column([&] { return none; }), each_column([&] { return none; })};
     bucket(first, count, tile, [&](int k, ValueId value) {
       const ValueId bits = b_.apply(Op::Bitcast, DType::U32, {value});
       const ValueId magnitude = apply(Op::And, bits, number(DType::U32, 0x7fffffff));
       combine(w.sum[std::size_t(k)], Op::Add, b_.cast(value, DType::F64));
       combine(w.largest[std::size_t(k)], Op::Max, magnitude);
-      combine(w.smallest[std::size_t(k)], Op::Max,
-              apply(Op::Mul, magnitude, number(DType::U32, 0xffffffff)));
+      combine(w.smallest[std::size_t(k)], Op::Max, wrapped_minus(magnitude));
     });
     return w;
   }
 
-  /// The biased exponent of a magnitude; of numbers below the smallest normal one that of this.
+  /// exponent() of a magnitude.
   ValueId exponent_of(ValueId magnitude) {
-    const ValueId e = apply(Op::Shr, magnitude, number(DType::U32, 23));
-    return b_.cast(apply(Op::Max, e, number(DType::U32, 1)), DType::I32);
+    return exponent(b_.apply(Op::Bitcast, DType::F32, {magnitude}));
+  }
+  /// Subtracted from zero, as numbers without a sign are.
+  ValueId wrapped_minus(ValueId magnitude) {
+    return apply(Op::Mul, magnitude, number(DType::U32, UINT32_MAX));
   }
 
   /// 1 where a sum in f64 may have been rounded, so that it follows from the order: its terms reach
   /// over more than the 53 bits that f64 has. Sums of infinities and NaN are the same in any order.
-  ValueId is_rounded(ValueId largest, ValueId smallest) {
+  ValueId may_be_rounded(ValueId largest, ValueId smallest) {
     const int most = 53 - 24 - int(std::bit_width(std::uint64_t(s_.bucket)));
-    const ValueId high = exponent_of(largest),
-                  low = exponent_of(apply(Op::Mul, smallest, number(DType::U32, 0xffffffff)));
-    const ValueId apart = less(word(most), apply(Op::Add, high, apply(Op::Mul, low, word(-1))));
-    const ValueId finite = less(high, word(kSpecial));
-    return b_.cast(both(apart, finite), DType::I32);
+    const ValueId high = exponent_of(largest), low = exponent_of(wrapped_minus(smallest));
+    const ValueId apart = less(word(most), apply(Op::Add, high, minus(low)));
+    return b_.cast(both(apart, less(high, word(kSpecial))), DType::I32);
   }
 
   /// Buckets that hold all updates of their element.
   void add_buckets() {
-    const Expr count = (sparse_ ? f_.update_count : f_.bins) * tiles_;
-    blocks_ = max(blocks_, ceildiv(count, Expr(threads_ / s_.lanes)));
-    groups(count, [&](const Expr& at) {
-      const Expr number = floordiv(at, tiles_), tile = floormod(at, tiles_);
+    const auto add = [&](const Expr& at) {
+      const Expr which = floordiv(at, tiles_), tile = floormod(at, tiles_);
       if (!sparse_)
-        return add_element(number, tile);
-      const Expr first = value_symbol(b_.load(firsts_, number, 1));
-      b_.when({{first, Expr(1), Expr(2)}}, [&] { add_element(bin_of_update(number), tile); });
-    });
+        return add_element(which, tile);
+      const Expr first = value_symbol(b_.load(firsts_, which, 1));
+      b_.when({{first, Expr(1), Expr(2)}}, [&] { add_element(bin_of_update(which), tile); });
+    };
+    points((sparse_ ? f_.update_count : f_.bins) * tiles_, add, s_.lanes);
   }
 
   void add_element(const Expr& bin, const Expr& tile) {
@@ -249,7 +231,7 @@ private:
       const ValueId largest = b_.read(wide.largest[k]);
       b_.set(results[k], b_.cast(b_.read(wide.sum[k]), DType::F32));
       peaks.push_back(exponent_of(largest));
-      rounded = apply(Op::Max, rounded, is_rounded(largest, b_.read(wide.smallest[k])));
+      rounded = apply(Op::Max, rounded, may_be_rounded(largest, b_.read(wide.smallest[k])));
     }
     b_.when({{value_symbol(rounded), Expr(1), Expr(2)}}, [&] {
       const std::vector<VarId> sums = fixed_sums(first, count, tile, peaks);
@@ -267,26 +249,17 @@ private:
     return sums;
   }
 
-  /// Numbers below `count`, one for each group of lanes.
-  void groups(const Expr& count, const std::function<void(const Expr&)>& body) {
-    const Expr each(threads_ / s_.lanes);
-    b_.grid_loop(ceildiv(count, each), [&](const Expr& block) {
-      const Expr at = block * each + floordiv(thread_, Expr(s_.lanes));
-      b_.when({{at, Expr(0), count}}, [&] { body(at); });
-    });
-  }
-
   /// Elements with more updates than a bucket holds: the others are listed as well, and parts of
   /// these lists are added up in memory, in fixed point.
   void add_full_buckets(const Expr& left) {
     const Expr full = used(kFull);
-    strided(full * columns(), [&](const Expr& at) {
+    found_points(full * columns(), [&](const Expr& at) {
       b_.store(peaks_, at, word(0));
       b_.store(sums_, at, number(DType::I64, 0));
     });
-    strided(full, [&](const Expr& slot) { share_out(slot); });
+    found_points(full, [&](const Expr& slot) { share_out(slot); });
     barrier();
-    strided(left, [&](const Expr& at) {
+    found_points(left, [&](const Expr& at) {
       const ValueId update = b_.load(left_, at, 1);
       const Expr slot = value_symbol(b_.load(slots_, bin_of_update(value_symbol(update)), 1));
       const Expr place = lists() + value_symbol(b_.load(begins_, slot, 1)) +
@@ -316,19 +289,11 @@ private:
                           b_.read(sums[std::size_t(k)]), {has_column(part.tile, k)});
     });
     barrier();
-    strided(full * columns(), [&](const Expr& at) {
+    found_points(full * columns(), [&](const Expr& at) {
       const Expr bin = value_symbol(b_.load(full_, floordiv(at, columns()), 1));
       const ValueId peak = b_.load(peaks_, at, 1);
       combine_with_output(element(bin, floormod(at, columns())), is_updated(peak), {},
                           [&] { return from_fixed(b_.load(sums_, at, 1), peak); });
-    });
-  }
-
-  /// Numbers below `count`, one for each thread.
-  void strided(const Expr& count, const std::function<void(const Expr&)>& body) {
-    b_.grid_loop(ceildiv(count, Expr(threads_)), [&](const Expr& block) {
-      const Expr at = block * Expr(threads_) + thread_;
-      b_.when({{at, Expr(0), count}}, [&] { body(at); });
     });
   }
 
@@ -351,19 +316,20 @@ private:
     Expr slot, first, count, tile; ///< of the element; a stretch of updates_; of the columns
   };
   void each_part(const Expr& parts, const std::function<void(const Part&)>& body) {
-    groups(parts * tiles_, [&](const Expr& at) {
+    const auto part = [&](const Expr& at) {
       const Expr record = floordiv(at, tiles_) * Expr(2);
       const Expr slot = value_symbol(b_.load(parts_, record, 1)),
-                 number = value_symbol(b_.load(parts_, record + Expr(1), 1)),
-                 bin = value_symbol(b_.load(full_, slot, 1)), done = number * Expr(s_.bucket),
-                 listed =
-                     lists() + value_symbol(b_.load(begins_, slot, 1)) + done - Expr(s_.bucket);
-      const Expr first = value_symbol(select(b_.test({{number, Expr(0), Expr(1)}}, 1),
+                 before = value_symbol(b_.load(parts_, record + Expr(1), 1)),
+                 bin = value_symbol(b_.load(full_, slot, 1)), done = before * Expr(s_.bucket);
+      const Expr listed =
+          lists() + value_symbol(b_.load(begins_, slot, 1)) + done - Expr(s_.bucket);
+      const Expr first = value_symbol(select(b_.test({{before, Expr(0), Expr(1)}}, 1),
                                              b_.index(bucket_of(bin), DType::I64, 1),
                                              b_.index(listed, DType::I64, 1)));
       const Expr count = min(Expr(s_.bucket), value_symbol(b_.load(counts_, bin, 1)) - done);
       body({slot, first, count, floormod(at, tiles_)});
-    });
+    };
+    found_points(parts * tiles_, part, s_.lanes);
   }
 
   RowShape s_;
@@ -384,9 +350,8 @@ RowShape row_shape(const Region& region, const ScatterForm& form) {
   shape.lanes =
       int(std::min<std::int64_t>(kLanes, std::int64_t(std::bit_ceil(std::uint64_t(count)))));
   shape.columns = int(std::min(kMostColumns, (count + shape.lanes - 1) / shape.lanes));
-  const auto places = form.choice < 0 ? 1 : region.axes[std::size_t(form.choice)].extent.value();
   const auto loads =
-      std::max<std::int64_t>(std::ssize(region.stages[std::size_t(form.stage)].loads) / places, 1);
+      std::max<std::int64_t>(std::ssize(region.stages[std::size_t(form.stage)].loads), 1);
   shape.together = int(std::clamp<std::int64_t>(kInFlight / (shape.columns * loads), 1, 4));
   // Of uniformly distributed indices, hardly one has four times as many updates as the others.
   const std::int64_t average =
@@ -403,6 +368,8 @@ std::string refused_rows(const ScatterForm& form, const RowShape& shape, const T
     return "it is no sum of f32";
   if (!form.index_by_update)
     return "columns have indices of their own";
+  if (form.choice >= 0)
+    return "lanes would choose among the values of joined scatters";
   if (form.bins.upper() >= INT32_MAX / shape.bucket)
     return "more elements than can have buckets";
   return !std::has_single_bit(unsigned(shape.lanes)) || shape.lanes > 32 || shape.threads % 32 != 0

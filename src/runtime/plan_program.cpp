@@ -4,18 +4,16 @@
 #include "compiler/values/value_summary.h"
 #include "ir/text.h"
 #include "loops/space.h"
-#include "runtime/constant_steps.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/dims.h"
+#include "runtime/kept_constants.h"
 #include "runtime/profile.h"
 #include "support/fail.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 namespace egret::runtime {
@@ -49,8 +47,8 @@ public:
         entry.program.body = kernel::Block(); // lowered again where it is asked for
     bytes_ = compiler::footprint(compiled_);
     if (!options.memory_limit && !options.inject_fault && !options.checked)
-      constants_ = constant_steps(plan, planned_);
-    bytes_ += constants_.bytes;
+      constants_ = std::make_unique<const KeptConstants>(plan, planned_);
+    bytes_ += constants_->bytes();
   }
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override;
@@ -77,9 +75,8 @@ private:
     std::vector<void*> memory, pointers; ///< by slot; of all launches
     std::vector<std::int64_t> dims;
     std::vector<std::uint64_t> scalars;
-    std::vector<backend::Work> work;    ///< by planned work
-    std::vector<StoragePtr> copies;     ///< of inputs in another device's memory
-    std::vector<std::uint64_t> numbers; ///< on which constants depend
+    std::vector<backend::Work> work; ///< by planned work
+    std::vector<StoragePtr> copies;  ///< of inputs in another device's memory
   };
 
   std::vector<StoragePtr> place_slots(const DimValues& dims, std::span<const RunInput> inputs,
@@ -91,17 +88,7 @@ private:
                      Scratch& scratch) const;
   void list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
                  std::span<const RunInput> inputs, Scratch& scratch) const;
-  /// What a run does about constants.
-  enum class Constants : std::uint8_t { None, Compute, Kept };
-  void submit(std::span<const backend::Work> work, Constants constants) const;
-  /// What constant steps stored, with numbers by ConstantSteps::scalars and memory by its slots.
-  struct Kept {
-    std::vector<std::uint64_t> numbers;
-    std::vector<StoragePtr> memory;
-  };
-  Constants take_constants(std::span<const RunInput> inputs, Scratch& scratch,
-                           std::shared_ptr<const Kept>& kept,
-                           std::unique_lock<std::mutex>& lock) const;
+  void submit(std::span<const backend::Work> work, KeptConstants::Use constants) const;
   void run_timed(std::span<const compiler::PlannedWork> planned, const Scratch& scratch,
                  const DimValues& dims) const;
   void tell_values(std::size_t step, const Scratch& scratch, const DimValues& dims) const;
@@ -130,10 +117,8 @@ private:
   mutable std::mutex recording_mutex_; ///< held by the thread that uses a recording
   mutable std::unique_ptr<backend::Recording> recording_, rest_recording_; ///< of all; of the rest
   mutable bool ran_ = false; ///< before, so that recording pays
-  ConstantSteps constants_;
-  mutable std::atomic<std::shared_ptr<const Kept>> kept_;
-  mutable std::mutex constants_mutex_; ///< held by the thread that computes them
-  mutable std::optional<std::vector<std::uint64_t>> last_numbers_; ///< of a run before
+  /// Without any where options want each step to run.
+  std::unique_ptr<const KeptConstants> constants_ = std::make_unique<const KeptConstants>();
 };
 
 // A plan that does not fit: what it needs, and what would help.
@@ -297,11 +282,11 @@ void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, cons
 
 // As one submission where the device can, from the second run on: recording costs more than a run.
 // On the host's memory nothing is recorded, and threads that run one program share nothing here.
-void PlanProgram::submit(std::span<const backend::Work> work, Constants constants) const {
+void PlanProgram::submit(std::span<const backend::Work> work, KeptConstants::Use constants) const {
   std::unique_lock lock(recording_mutex_, std::defer_lock);
-  const bool record = constants != Constants::Compute && !device_.host_memory() &&
+  const bool record = constants != KeptConstants::Use::Compute && !device_.host_memory() &&
                       lock.try_lock() && std::exchange(ran_, true);
-  auto& recording = constants == Constants::Kept ? rest_recording_ : recording_;
+  auto& recording = constants == KeptConstants::Use::Kept ? rest_recording_ : recording_;
   count().submissions.add(
       static_cast<std::uint64_t>(device_.submit(work, record ? &recording : nullptr, workers_)));
 }
@@ -392,46 +377,6 @@ void PlanProgram::count_work(const compiler::PlannedWork& planned, const backend
   }
 }
 
-// Memory for constants comes with the second run with the same numbers, which computes them there;
-// later ones leave these launches out. Other threads that run the program meanwhile compute them
-// for themselves.
-PlanProgram::Constants PlanProgram::take_constants(std::span<const RunInput> inputs,
-                                                   Scratch& scratch,
-                                                   std::shared_ptr<const Kept>& kept,
-                                                   std::unique_lock<std::mutex>& lock) const {
-  if (constants_.slots.empty())
-    return Constants::None;
-  scratch.numbers.clear();
-  for (const int scalar : constants_.scalars)
-    scratch.numbers.push_back(inputs[static_cast<std::size_t>(scalar)].bits);
-  kept = kept_.load();
-  const bool known = kept && kept->numbers == scratch.numbers;
-  if (!known) {
-    if (!lock.try_lock())
-      return Constants::None;
-    if (last_numbers_ != scratch.numbers) {
-      last_numbers_ = scratch.numbers;
-      return Constants::None;
-    }
-    Kept made{scratch.numbers, {}};
-    try {
-      for (const int slot : constants_.slots) {
-        const Expr& bytes = compiled_.plan.slots[static_cast<std::size_t>(slot)].bytes;
-        made.memory.push_back(
-            pool_->allocate(static_cast<std::size_t>(bytes.value()), MemoryUse::Program));
-      }
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::Memory)
-        throw;
-      return Constants::None; // there is no room: as before
-    }
-    kept = std::make_shared<const Kept>(std::move(made));
-  }
-  for (std::size_t i = 0; i < constants_.slots.size(); ++i)
-    scratch.memory[static_cast<std::size_t>(constants_.slots[i])] = kept->memory[i]->data();
-  return known ? Constants::Kept : Constants::Compute;
-}
-
 std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const {
   const ir::Graph& graph = compiled_.report.graph;
   ensure(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}",
@@ -446,23 +391,24 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   auto outputs = place_slots(dims, inputs, scratch, arena);
   const bool timed = debug_level() >= 2 || launches_are_seen(observers());
   const bool apart = timed && !compiled_.chains.empty();
-  std::unique_lock lock(constants_mutex_, std::defer_lock);
-  std::shared_ptr<const Kept> kept;
-  const Constants constants = apart ? Constants::None : take_constants(inputs, scratch, kept, lock);
+  KeptConstants::Part constants;
+  if (!apart)
+    constants = constants_->take_part(inputs, *pool_, scratch.memory);
   const std::vector<compiler::PlannedWork> steps =
       apart ? single_steps() : std::vector<compiler::PlannedWork>();
-  const std::span<const compiler::PlannedWork> planned =
-      apart                          ? std::span<const compiler::PlannedWork>(steps)
-      : constants == Constants::Kept ? constants_.rest
-                                     : planned_;
+  std::span<const compiler::PlannedWork> planned = planned_;
+  if (apart)
+    planned = steps;
+  else if (constants.use == KeptConstants::Use::Kept)
+    planned = constants_->rest();
   list_work(planned, dims, inputs, scratch);
   if (timed)
     run_timed(planned, scratch, dims);
   else
-    submit(scratch.work, constants);
-  if (constants == Constants::Compute) {
+    submit(scratch.work, constants.use);
+  if (constants.use == KeptConstants::Use::Compute) {
     device_.synchronize();
-    kept_.store(std::move(kept));
+    constants_->keep(constants);
   }
   for (std::size_t i = 0; i < planned.size(); ++i)
     count_work(planned[i], scratch.work[i], dims);

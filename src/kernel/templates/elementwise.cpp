@@ -38,11 +38,6 @@ constexpr double kWrittenWork = 5120;
 /// these make the points that would be lanes at the same time.
 constexpr double kWrittenWorkBesideIdle = 256;
 constexpr std::int64_t kThreadsOfMap = 128;
-/// The same of the vectors of a CPU's iteration, each of whose operations counts once: so much code
-/// fills the pipelines by itself.
-constexpr double kWrittenWorkOfIteration = 256;
-/// Vectors of an iteration, or of a GPU's thread, where a schedule does not say.
-constexpr std::int64_t kUsualVectors = 4;
 constexpr Knob kParameters[] = {{"vectors", 1, 16},
                                 {"transpose", 0, 1},
                                 {"chunk", 1024, 1 << 24, 1024},
@@ -147,16 +142,6 @@ int lanes_beside_idle(const Region& region, int lanes, const Target& target) {
   return lanes;
 }
 
-/// As many of an iteration's vectors on a CPU as the code is short enough for.
-std::int64_t written_vectors(const Region& region, std::int64_t vectors) {
-  double work = 0;
-  for (const Stage& stage : region.stages)
-    work += flops_of(stage) + double(stage.loads.size());
-  while (vectors > 1 && work * double(vectors) > kWrittenWorkOfIteration)
-    vectors /= 2;
-  return vectors;
-}
-
 /// Whether the code of several of a GPU's vectors is too long for one thread.
 bool is_long(const Region& region, int lanes, std::int64_t vectors) {
   double work = 0;
@@ -205,15 +190,14 @@ protected:
       return out;
     }
     if (axis_outside(region, vector, target) >= 0) {
-      for (int vectors = 1; vectors <= written_vectors(region, 4); vectors *= 2)
+      for (int vectors = 1; vectors <= 4; vectors *= 2)
         add({{"vectors", vectors}, {"chunk", kChunkOfRow / 4}});
       return out;
     }
-    for (int vectors = 1; vectors <= written_vectors(region, 8); vectors *= 2)
+    for (int vectors = 1; vectors <= 8; vectors *= 2)
       for (std::int64_t chunk = kChunkOfRow / 4; chunk <= 4 * kChunkOfRow; chunk *= 4)
         add({{"vectors", vectors}, {"chunk", chunk}});
-    add({{"vectors", written_vectors(region, kUsualVectors)}, {"chunk", kChunkOfRow}},
-        target.vector_bytes / 2);
+    add({{"vectors", 4}, {"chunk", kChunkOfRow}}, target.vector_bytes / 2);
     if (turns)
       add({{"transpose", 1}});
     return out;
@@ -231,8 +215,7 @@ protected:
     if (map.vector >= 0)
       map.lanes = target.is_gpu() ? gpu_lanes(region, map.vector, bytes)
                                   : lanes_for(region, all_stages(region), bytes);
-    map.vectors = schedule.knob(
-        "vectors", target.is_gpu() ? kUsualVectors : written_vectors(region, kUsualVectors));
+    map.vectors = schedule.knob("vectors", 4);
     if (target.is_gpu()) {
       const int lanes = written_lanes(region, map.lanes, kWrittenWork);
       if (!transposes && map.vectors > 1 &&

@@ -74,6 +74,8 @@ TEST(CudaSorts, TextCompilesWithoutSpills) {
                           scattered(Op::ScatterMax, DType::F64, {39176}, 1 << 18),
                           scattered(Op::ScatterAdd, DType::F32, {1 << 23}, 424),
                           scattered(Op::ScatterAdd, DType::F32, {50257, 768}, 1 << 14),
+                          scattered(Op::ScatterAdd, DType::F32, {4096, 128}, 1 << 16),
+                          scattered(Op::ScatterAdd, DType::F64, {50257, 768}, 1 << 14),
                           scattered(Op::ScatterMax, DType::BF16, {64, 24}, 1 << 18),
                           scattered(Op::ScatterSet, DType::F32, {1 << 20}, 1 << 20),
                           scattered_lines({2048, 1024}, {2048, 1024}, 0, 1),

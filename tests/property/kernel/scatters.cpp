@@ -349,6 +349,8 @@ TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
                {added(DType::F32, {39176}, 1 << 18), 6, 132},
                {added(DType::F32, {1 << 16}, 1 << 16, Op::ScatterMax), 6, 132},
                {added(DType::F32, {1 << 23}, 424), 5, 1},
+               {added(DType::F32, {4096}, 1000), 5, 1},
+               {added(DType::F32, {4096}, 4096), 6, 1},
                {added(DType::F32, {1 << 20}, 1 << 20, Op::ScatterSet), 4, 132}};
   for (const auto& c : cases) {
     const auto regions = testing::regions_of(c.graph, target);

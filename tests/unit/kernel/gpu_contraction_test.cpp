@@ -306,24 +306,24 @@ TEST(GpuContraction, PiecesOfAConcatenationAreCopiedFromTheirTensors) {
 
 /// w times a product of complex numbers whose real and imaginary parts are beside each other along
 /// the depth.
-kernel::Region product_of_complex(std::int64_t places, std::int64_t rows, std::int64_t columns) {
+kernel::Region product_of_complex(std::int64_t width, std::int64_t rows, std::int64_t columns) {
   egret::Graph cx;
-  const auto one = [&](const char* name) { return cx.tensor({rows, places}, DType::F32, name); };
+  const auto one = [&](const char* name) { return cx.tensor({rows, width}, DType::F32, name); };
   const Tensor a = one("a"), b = one("b"), c = one("c"), d = one("d");
-  linear(cat({a * c - b * d, a * d + b * c}, 1), cx.tensor({columns, 2 * places}, DType::F32, "w"))
+  linear(cat({a * c - b * d, a * d + b * c}, 1), cx.tensor({columns, 2 * width}, DType::F32, "w"))
       .retrieve();
   const auto regions = testing::regions_of(ir::parse_graph(cx.text()), gpu());
   EXPECT_EQ(regions.size(), 1u);
   return regions.at(0);
 }
 
-/// A thread's places are of one part, known when the program is made, so that no load has a
+/// A thread's elements are of one part, known when the program is made, so that no load has a
 /// condition, and both parts share what they read.
-TEST(GpuContraction, PlacesOfASideThatIsMadeAreOfOnePartEach) {
+TEST(GpuContraction, ElementsOfASideThatIsMadeAreOfOnePartEach) {
   const std::string schedule = "bk=32 bm=16 bn=32 stages=3 wk=2 wm=1 wn=1";
-  const auto loads = [&](std::int64_t places) {
+  const auto loads = [&](std::int64_t width) {
     const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
-        product_of_complex(places, 64, 48), kernel::parse_schedule("gpu_contraction " + schedule),
+        product_of_complex(width, 64, 48), kernel::parse_schedule("gpu_contraction " + schedule),
         gpu());
     EXPECT_TRUE(lowered.ok) << lowered.reason;
     const std::string text = print(lowered.program);
@@ -337,10 +337,10 @@ TEST(GpuContraction, PlacesOfASideThatIsMadeAreOfOnePartEach) {
   };
   const auto [even, even_masked] = loads(16);
   EXPECT_EQ(even_masked, 0);
-  const auto [odd, odd_masked] = loads(12); // parts that begin within a thread's places
+  const auto [odd, odd_masked] = loads(12); // parts that begin within a thread's elements
   EXPECT_GE(odd_masked, 2 * even);
-  for (const std::int64_t places : {16, 12, 64})
-    check(product_of_complex(places, 37, 29), schedule);
+  for (const std::int64_t width : {16, 12, 64})
+    check(product_of_complex(width, 37, 29), schedule);
 }
 
 TEST(GpuContraction, WorkBeforeAndAfterTheProductIsInlined) {

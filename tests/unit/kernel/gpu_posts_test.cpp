@@ -201,12 +201,12 @@ TEST(AtomicUpdates, OfManyThreadsAllCount) {
       }
 }
 
-/// Threads of 3 blocks take places of an array from the second on, those whose number is even.
-KernelProgram places() {
-  constexpr std::int64_t kPlaces = 3 * kPostThreads / 2 + 1;
-  ProgramBuilder b("places");
+/// Threads of 3 blocks take elements of an array from the second on, those whose number is even.
+KernelProgram taken_elements() {
+  constexpr std::int64_t kElements = 3 * kPostThreads / 2 + 1;
+  ProgramBuilder b("taken");
   b.argument("in", DType::F32, Expr(1), 64, false);
-  const int out = b.argument("out", DType::I32, Expr(kPlaces), 64, true);
+  const int out = b.argument("out", DType::I32, Expr(kElements), 64, true);
   const int used = b.workspace("used", DType::I32, Expr(1));
   const int blocks = b.counter("blocks", 2);
   const Expr t = thread_variable(kPostThreads);
@@ -219,18 +219,19 @@ KernelProgram places() {
   b.grid_loop(Expr(3), [&](const Expr& block) {
     const Expr number = block * Expr(kPostThreads) + t;
     const std::vector<Guard> even{{floormod(number, Expr(2)), Expr(0), Expr(1)}};
-    const ValueId place = b.atomic_fetch_add(used, Expr(0), one, even);
-    b.store(out, value_symbol(place), b.index(number, DType::I32, 1), even);
+    const ValueId at = b.atomic_fetch_add(used, Expr(0), one, even);
+    b.store(out, value_symbol(at), b.index(number, DType::I32, 1), even);
   });
   return b.finish(post_launch(3, true));
 }
 
-TEST(AtomicUpdates, FetchedPlacesAreOfOneThreadEach) {
+TEST(AtomicUpdates, FetchedElementsAreOfOneThreadEach) {
   for (const int blocks : {1, 3}) {
     std::vector<std::int32_t> out(3 * kPostThreads / 2 + 1, -1);
     float in = 0;
     std::vector<void*> pointers{&in, out.data()};
-    backend::reference::interpret(places(), {pointers.data(), nullptr, nullptr, nullptr, nullptr},
+    backend::reference::interpret(taken_elements(),
+                                  {pointers.data(), nullptr, nullptr, nullptr, nullptr},
                                   {.workers = blocks});
     std::sort(out.begin() + 1, out.end());
     for (std::size_t i = 1; i < out.size(); ++i)

@@ -32,14 +32,16 @@ Target large_gpu() {
   return t;
 }
 
-/// What is chosen without a search for the only kernel of a program.
-Chosen chosen_for(const std::function<Tensor(egret::Graph&)>& make) {
+/// What is chosen without a search for the only kernel of a program, one of so many of a launch.
+Chosen chosen_for(const std::function<Tensor(egret::Graph&)>& make, int sharing = 1) {
   egret::Graph cx;
   Tensor y = make(cx);
   y.retrieve();
   const auto regions = testing::regions_of(ir::parse_graph(cx.text()), large_gpu());
   EXPECT_EQ(regions.size(), 1u);
-  return lower_greedily(regions.at(0), large_gpu());
+  Target target = large_gpu();
+  target.sharing = sharing;
+  return lower_greedily(regions.at(0), target);
 }
 
 std::int64_t blocks_of(const Chosen& c) {
@@ -351,15 +353,17 @@ TEST(GpuReductions, CodeOfLanesOfAMapIsBounded) {
 
 /// Of a map that leaves threads idle these take the points that would be lanes.
 TEST(GpuReductions, SmallMapsOfMuchCodeHaveAThreadAPoint) {
-  const auto map_of = [](std::int64_t rows, int steps) {
-    return chosen_for([&](egret::Graph& g) {
-      const Tensor x = g.tensor({rows, 256}, DType::F32, "x");
-      const Tensor y = g.tensor({rows, 256}, DType::F32, "y");
-      Tensor value = x;
-      for (int i = 0; i < steps; ++i)
-        value = y * value + x * (i + 1.0);
-      return value;
-    });
+  const auto map_of = [](std::int64_t rows, int steps, int maps = 1) {
+    return chosen_for(
+        [&](egret::Graph& g) {
+          const Tensor x = g.tensor({rows, 256}, DType::F32, "x");
+          const Tensor y = g.tensor({rows, 256}, DType::F32, "y");
+          Tensor value = x;
+          for (int i = 0; i < steps; ++i)
+            value = y * value + x * (i + 1.0);
+          return value;
+        },
+        maps);
   };
   const auto lanes_of = [](const Chosen& c) {
     EXPECT_EQ(c.schedule.generator, "elementwise") << to_string(c.schedule);
@@ -368,6 +372,7 @@ TEST(GpuReductions, SmallMapsOfMuchCodeHaveAThreadAPoint) {
   EXPECT_EQ(lanes_of(map_of(16, 100)), 1);
   EXPECT_EQ(lanes_of(map_of(16, 2)), 4) << "of little code";
   EXPECT_EQ(lanes_of(map_of(16384, 100)), 4) << "of many points";
+  EXPECT_EQ(lanes_of(map_of(16, 100, 1024)), 4) << "beside others in a launch";
 }
 
 /// Copies of an iteration are there for loads in flight, of which much code has enough.

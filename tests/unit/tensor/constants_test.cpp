@@ -9,20 +9,18 @@
 namespace egret {
 namespace {
 
-constexpr std::int64_t kTransformPlaces = 96;
+constexpr std::int64_t kTransformSize = 96;
 
 /// A cosine transform: the matrix is made from positions alone.
 Tensor cosine_transform(const Tensor& x) {
-  const Tensor place = arange(kTransformPlaces, DType::F32);
-  const Tensor angles = place.unsqueeze(1) * (place + 0.5) * (3.14159265 / kTransformPlaces);
+  const Tensor place = arange(kTransformSize, DType::F32);
+  const Tensor angles = place.unsqueeze(1) * (place + 0.5) * (3.14159265 / kTransformSize);
   const Tensor matrix = cos(angles) + sin(angles) * exp(place * -0.01);
   return matmul(matmul(x, matrix), matrix.transpose());
 }
 
 Tensor rows_of_sines(std::int64_t count) {
-  return sin(arange(count * kTransformPlaces, DType::F32))
-      .reshape({count, kTransformPlaces})
-      .eval();
+  return sin(arange(count * kTransformSize, DType::F32)).reshape({count, kTransformSize}).eval();
 }
 
 std::uint64_t launches_while(const std::function<void()>& run) {
@@ -91,7 +89,7 @@ TEST(Constants, ServeSeveralThreads) {
 TEST(Constants, OfLazyCodeFollowItsNumbers) {
   const Tensor x = rows_of_sines(8);
   const auto scaled = [&](double by) {
-    const Tensor place = arange(kTransformPlaces, DType::F32);
+    const Tensor place = arange(kTransformSize, DType::F32);
     return matmul(x, sin(place.unsqueeze(1) * (place + 0.5) * by) + cos(place * by));
   };
   std::vector<std::uint64_t> launches;
