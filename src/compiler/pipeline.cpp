@@ -10,6 +10,7 @@
 #include "compiler/fuse_column_reductions.h"
 #include "compiler/gather_tables.h"
 #include "compiler/join_scatters.h"
+#include "compiler/own_maxima.h"
 #include "compiler/pass_forms.h"
 #include "compiler/placed_products.h"
 #include "compiler/plan_memory.h"
@@ -20,6 +21,7 @@
 #include "compiler/row_gathers.h"
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
+#include "compiler/split_reductions.h"
 #include "compiler/split_slices.h"
 #include "compiler/unrolled_products.h"
 #include "egret/passes.h"
@@ -298,8 +300,12 @@ constexpr std::array kPasses = {
   Pass{"normalize", Phase::Graph, "dead nodes, identities and repeated values leave",
        nullptr, [](C& c) { c.ops_before_normal_form = c.graph.size(); c.graph = passes::normalize()(c.graph); },
        kDevelopers, verify_graph, print_graph},
+  Pass{"split-reductions", Phase::Graph, "sums and maxima over joined values, some made of large products, are taken of each piece",
+       nullptr, [](C& c) { c.graph = split_reductions(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"resolve-slices", Phase::Graph, "slices of joined values are taken of the piece that lies there",
        nullptr, [](C& c) { c.graph = resolve_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"own-maxima", Phase::Graph, "sums of exp(x - max(max(x), ..)) become those of exp(x - max(x)), scaled",
+       nullptr, [](C& c) { c.graph = with_own_maxima(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"join-unrolled-products", Phase::Graph, "products of one form, in steps of a loop, become one product of all steps",
        joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph, !c.options.memory_limit); }, kDevelopers, verify_graph, print_graph},
   Pass{"rejoin-slices", Phase::Graph, "padded slices of one value that are added up are that value again",
