@@ -213,6 +213,31 @@ TEST(Fusions, ValuesOfALargeConcatenationThatAProductReadsAreStored) {
   EXPECT_EQ(many.first, many.second);
 }
 
+/// A factor of 16 bits that is read many times is stored as one: its pieces are computed there.
+TEST(Fusions, PiecesOfAConcatenationThatIsStoredAsAFactorAreComputedInIt) {
+  for (const DType type : {DType::BF16, DType::F32}) {
+    Graph g;
+    const auto value = [&](Op op, std::int64_t before) {
+      return g.pad(g.unary(op, g.input("x", type, {4096, 32})), {0, before}, {0, 32 - before},
+                   Scalar::of(type, 0.0));
+    };
+    const NodeId a = value(Op::Cos, 0), b = value(Op::Sin, 32);
+    const NodeId middle = g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{32})), {64});
+    const NodeId first = g.binary(Op::Lt, g.iota(64, DType::I64), middle);
+    const NodeId joined =
+        g.cast(g.select(g.expand(g.reshape(first, {1, 64}), {4096, 64}), a, b), DType::F32);
+    const Shape box{4096, 256, 64};
+    const NodeId w = g.cast(g.input("w", type, {256, 64}), DType::F32);
+    g.outputs = {g.reduce(Op::ReduceSum,
+                          mul(g, g.expand(g.reshape(joined, {4096, 1, 64}), box),
+                              g.expand(g.reshape(w, {1, 256, 64}), box)),
+                          {2})};
+    PartitionChoices in_place;
+    in_place.concatenated_in_place = true;
+    EXPECT_EQ(kernels(g, in_place).size(), type == DType::BF16 ? 2u : 3u);
+  }
+}
+
 /// A product of 512 x 512 with `columns` computes a factor for each of their tiles.
 TEST(Fusions, FactorsThatManyTilesReadAreStoredWhereMatrixUnitsWait) {
   const auto made = [](std::int64_t columns, bool dear, DType dtype, bool stored) {
