@@ -114,36 +114,50 @@ std::optional<double> FactorReader::value_of(NodeId id) const {
   return node.attrs.value.as_double();
 }
 
+std::optional<MinusOfRows> FactorReader::minus_of_rows(NodeId id) const {
+  MinusOfRows found{ir::kNoNode, IndexMap::identity(graph_[id].shape), {}};
+  for (bool negative = false;;) {
+    const Node& node = graph_[id];
+    const int minus_one = node.op == Op::Mul && !negative ? minus_one_of(node) : -1;
+    if (minus_one < 0 && !is_movement(node.op) && node.op != Op::StopGradient) {
+      found.base = id;
+      return negative ? std::optional(std::move(found)) : std::nullopt;
+    }
+    if (is_movement(node.op))
+      found.map = compose(found.map, ir::view_of(graph_, id));
+    found.path.push_back(id);
+    negative = negative || minus_one >= 0;
+    id = node.inputs[minus_one >= 0 ? static_cast<std::size_t>(1 - minus_one) : 0];
+  }
+}
+
+int FactorReader::minus_one_of(const Node& mul) const {
+  for (const int k : {0, 1})
+    if (value_of(mul.inputs[static_cast<std::size_t>(k)]) == -1.0)
+      return k;
+  return -1;
+}
+
+bool FactorReader::is_own_row(NodeId reduce, NodeId x, const IndexMap& map) const {
+  if (!map.is_total() || graph_[reduce].inputs[0] != x)
+    return false;
+  const std::set<int> over = summed_axes(graph_[reduce]);
+  std::size_t dim = 0;
+  for (std::size_t a = 0; a < graph_[x].shape.size(); ++a) {
+    if (over.contains(static_cast<int>(a)))
+      continue;
+    const int at = plain_axis(map.coords[dim++]);
+    if (at != static_cast<int>(a) && !(at == kZeroAxis && is_unit(graph_[x].shape[a])))
+      return false;
+  }
+  return true;
+}
+
 bool FactorReader::is_minus_maximum(NodeId id, NodeId x,
                                     const std::vector<std::int64_t>& axes) const {
-  const Node& mul = graph_[id];
-  if (mul.op != Op::Mul)
-    return false;
-  for (std::size_t k : {0u, 1u}) {
-    if (value_of(mul.inputs[1 - k]) != -1.0)
-      continue;
-    IndexMap map = facts_.view(mul.inputs[k]).map;
-    NodeId base = facts_.view(mul.inputs[k]).base;
-    while (graph_[base].op == Op::StopGradient) {
-      const View& next = facts_.view(graph_[base].inputs[0]);
-      map = compose(map, next.map);
-      base = next.base;
-    }
-    const Node& top = graph_[base];
-    if (top.op != Op::ReduceMax || top.inputs[0] != x || top.attrs.axes != axes || !map.is_total())
-      continue;
-    std::size_t dim = 0;
-    bool same_row = true;
-    for (std::size_t a = 0; a < graph_[x].shape.size(); ++a) {
-      if (std::find(axes.begin(), axes.end(), std::int64_t(a)) != axes.end())
-        continue;
-      const int at = plain_axis(map.coords[dim++]);
-      same_row = same_row && (at == int(a) || (at == kZeroAxis && is_unit(graph_[x].shape[a])));
-    }
-    if (same_row)
-      return true;
-  }
-  return false;
+  const auto minus = minus_of_rows(id);
+  return minus && graph_[minus->base].op == Op::ReduceMax &&
+         graph_[minus->base].attrs.axes == axes && is_own_row(minus->base, x, minus->map);
 }
 
 bool FactorReader::is_deviation(const Leaf& factor, const SumBox& box, NodeId* mean) const {

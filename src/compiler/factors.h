@@ -35,6 +35,14 @@ struct Leaf {
   friend bool operator==(const Leaf&, const Leaf&) = default;
 };
 
+/// Minus a value, as movement shows it.
+struct MinusOfRows {
+  ir::NodeId base = ir::kNoNode; ///< that value
+  IndexMap map;                  ///< from what is shown to it
+  std::vector<ir::NodeId>
+      path; ///< movement, markers and the factor -1 between, the last shown first
+};
+
 class FactorReader {
 public:
   explicit FactorReader(const GraphFacts& facts) : facts_(facts), graph_(facts.graph()) {}
@@ -52,6 +60,12 @@ public:
   bool is_deviation(const Leaf& factor, const SumBox& box, ir::NodeId* mean = nullptr) const;
   /// Whether a sum adds up the squares of deviations from the mean that `mean` is the sum for.
   bool is_spread(ir::NodeId sum, ir::NodeId mean) const;
+  /// What a value is minus of, the factor -1 being anywhere among movement.
+  std::optional<MinusOfRows> minus_of_rows(ir::NodeId id) const;
+  /// Which factor of a product is -1; -1 where none is.
+  int minus_one_of(const ir::Node& mul) const;
+  /// Whether a reduction of x, seen by the map from x's box, is that of the same row.
+  bool is_own_row(ir::NodeId reduce, ir::NodeId x, const IndexMap& map) const;
   /// The number that all elements of a value are, of a float type.
   std::optional<double> value_of(ir::NodeId id) const;
 

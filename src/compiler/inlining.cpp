@@ -334,7 +334,8 @@ private:
 
   /// Whether making a value that is concatenated at each point of the concatenation, also where
   /// another one is chosen, costs less than writing it and reading it again. A product copies
-  /// concatenated values from where they lie, unless they are few, or stored together as its factor.
+  /// concatenated values from where they lie, unless they are few, or stored together as its
+  /// factor.
   bool pays_in_concatenation(NodeId made, NodeId id, NodeId reader) const {
     const double size = elements_of(graph_[id].shape), all = elements_of(graph_[reader].shape);
     if (packed_bytes(reader) > kFewPackedBytes && reads_as_factor(reader) < kManyReads)

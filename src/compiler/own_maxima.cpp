@@ -87,38 +87,12 @@ private:
   }
 
   std::optional<Exponential> shifted(NodeId x, NodeId minus) const {
-    Exponential e;
-    e.x = x;
-    IndexMap map = IndexMap::identity(graph_[x].shape);
-    bool negative = false;
-    NodeId id = minus;
-    for (;;) {
-      const Node& node = graph_[id];
-      const bool scale = node.op == Op::Mul && !negative && minus_one_of(node) >= 0;
-      if (!scale && !is_movement(node.op) && node.op != Op::StopGradient)
-        break;
-      negative = negative || scale;
-      if (is_movement(node.op))
-        map = compose(map, ir::view_of(graph_, id));
-      e.path.push_back(id);
-      id = node.inputs[scale ? std::size_t(1 - minus_one_of(node)) : 0];
-    }
-    e.whole = id;
-    if (!negative || graph_[id].op != Op::Max || !is_made_of_large_products(facts_, x))
+    auto rows = read_.minus_of_rows(minus);
+    if (!rows || graph_[rows->base].op != Op::Max || !is_made_of_large_products(facts_, x))
       return std::nullopt;
-    if (const auto own = own_maximum(id, x, map)) {
-      e.own = *own;
-      return e;
-    }
+    if (const auto own = own_maximum(rows->base, x, rows->map))
+      return Exponential{x, rows->base, *own, std::move(rows->path)};
     return std::nullopt;
-  }
-
-  /// Which factor of a product is -1; -1 where none is.
-  int minus_one_of(const Node& mul) const {
-    for (const int k : {0, 1})
-      if (read_.value_of(mul.inputs[std::size_t(k)]) == -1.0)
-        return k;
-    return -1;
   }
 
   /// The operand of a tree of maxima that is x's largest of the same row, by the map from x's box.
@@ -132,28 +106,13 @@ private:
         base = graph_[base].inputs[0];
       }
       const Node& node = graph_[base];
-      if (node.op == Op::ReduceMax && node.inputs[0] == x && is_own_row(node, x, through))
+      if (node.op == Op::ReduceMax && read_.is_own_row(base, x, through))
         return input;
       if (input == base && node.op == Op::Max)
         if (const auto own = own_maximum(input, x, map))
           return own;
     }
     return std::nullopt;
-  }
-
-  bool is_own_row(const Node& maximum, NodeId x, const IndexMap& map) const {
-    if (!map.is_total())
-      return false;
-    const std::set<int> over = summed_axes(maximum);
-    std::size_t dim = 0;
-    for (std::size_t a = 0; a < graph_[x].shape.size(); ++a) {
-      if (over.contains(int(a)))
-        continue;
-      const int at = plain_axis(map.coords[dim++]);
-      if (at != int(a) && !(at == kZeroAxis && is_unit(graph_[x].shape[a])))
-        return false;
-    }
-    return true;
   }
 
   /// From a value down to the exponential that it is made of by what rest_of() looks through: how
@@ -225,12 +184,11 @@ private:
     const auto all = [&](double number) {
       return out_->broadcast(out_->constant(DType::F32, number), shape);
     };
-    const NodeId change =
-        out_->binary(Op::Add, m, out_->binary(Op::Mul, whole, all(-1)));
+    const NodeId change = out_->binary(Op::Add, m, out_->binary(Op::Mul, whole, all(-1)));
     rest.rows.push_back({along_path(*e, out_->unary(Op::Exp, change), false)});
     const NodeId lowest = all(-std::numeric_limits<double>::infinity());
-    const NodeId none = out_->binary(Op::And, out_->binary(Op::Eq, m, lowest),
-                                     out_->binary(Op::Lt, lowest, whole));
+    const NodeId none =
+        out_->binary(Op::And, out_->binary(Op::Eq, m, lowest), out_->binary(Op::Lt, lowest, whole));
     rest.none = along_path(*e, none, false);
     const auto& varies = facts_.depends(e->path.empty() ? e->whole : e->path.front());
     const Shape& box = graph_[id].shape;
@@ -246,7 +204,7 @@ private:
       const Node& node = graph_[e.path[i]];
       if (node.op == Op::Mul)
         value = negative ? out_->binary(Op::Mul, value,
-                                        to_[node.inputs[std::size_t(minus_one_of(node))]])
+                                        to_[node.inputs[std::size_t(read_.minus_one_of(node))]])
                          : value;
       else if (is_movement(node.op))
         value = out_->add(node.op, std::vector{value}, node.attrs);
@@ -297,7 +255,8 @@ private:
       needs.assign(graph_.size(), false);
       needs[whole] = true;
       for (NodeId n = whole + 1; n < graph_.size(); ++n)
-        needs[n] = std::ranges::any_of(graph_[n].inputs, [&](NodeId input) { return needs[input]; });
+        needs[n] =
+            std::ranges::any_of(graph_[n].inputs, [&](NodeId input) { return needs[input]; });
     }
     return needs[id];
   }

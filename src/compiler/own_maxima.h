@@ -1,7 +1,7 @@
 // Sums of exp(x - M), where M is the larger of x's own maximum m and something else of the row, as
 // a softmax over x and a sink or over several blocks of keys has them, are those of exp(x - m),
-// scaled: FlashAttention's rule for joining blocks (Dao et al. 2022), backwards. What is then summed
-// waits for nothing but x, so that one pass along x makes it, whatever the other parts are.
+// scaled: FlashAttention's rule for joining blocks (Dao et al. 2022), backwards. What is then
+// summed waits for nothing but x, so that one pass along x makes it, whatever the other parts are.
 #pragma once
 
 #include "egret/ir.h"

@@ -1,6 +1,6 @@
-// Reductions over joined values, such as a softmax over attention's scores beside a column of sinks,
-// are taken of each piece alone, so that a piece made of products can be gone along without being
-// stored (streaming.h).
+// Reductions over joined values, such as a softmax over attention's scores beside a column of
+// sinks, are taken of each piece alone, so that a piece made of products can be gone along without
+// being stored (streaming.h).
 #pragma once
 
 #include "egret/ir.h"

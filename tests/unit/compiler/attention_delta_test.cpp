@@ -2,7 +2,9 @@
 #include "compiler/attention_delta.h"
 
 #include "backend/reference/reference.h"
+#include "compiler/options.h"
 #include "kernel/stream_form.h"
+#include "saturate/saturate.h"
 #include "support/attention_graphs.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -50,6 +52,15 @@ TEST(RowSums, OfASoftmaxsGradientComeFromTheMixture) {
         EXPECT_TRUE(result.ok) << result.message;
       }
     }
+}
+
+/// The rules multiply a row's maximum by -1 before they expand it to the row.
+TEST(RowSums, OfASoftmaxsGradientComeFromTheMixtureAfterTheRules) {
+  const Graph recorded = attention_graph(gradients_of(Mask::Causal, DType::F32));
+  const Graph before =
+      saturate::Saturated(recorded, Options{}.chosen_rules()).extract(1).front();
+  EXPECT_NE(ir::print(before), ir::print(recorded));
+  EXPECT_EQ(passes_of(with_attention_delta(before)), 1) << ir::print(before);
 }
 
 TEST(RowSums, AreLeftWhereNothingElseNeedsTheMixture) {

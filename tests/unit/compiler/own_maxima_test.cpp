@@ -48,8 +48,8 @@ NodeId joined(Graph& g, NodeId a, NodeId b, std::int64_t of_a, std::int64_t of_b
 NodeId softmax(Graph& g, NodeId x) {
   const Shape box = g[x].shape;
   const NodeId top = g.reduce(Op::ReduceMax, x, {1});
-  const NodeId minus =
-      g.binary(Op::Mul, spread(g, top, {kRows, 1}, box), g.broadcast(g.constant(DType::F32, -1), box));
+  const NodeId minus = g.binary(Op::Mul, spread(g, top, {kRows, 1}, box),
+                                g.broadcast(g.constant(DType::F32, -1), box));
   const NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, minus));
   return g.binary(Op::Div, e, spread(g, g.reduce(Op::ReduceSum, e, {1}), {kRows, 1}, box));
 }
@@ -195,7 +195,8 @@ TEST(OwnMaxima, KeepRowsThatAreMaskedAndValuesThatAreNoNumbers) {
 
 TEST(OwnMaxima, AreLeftWhereTheMaximumIsOfSomethingElse) {
   Graph g;
-  const NodeId q = g.input("q", DType::F32, {kRows, kDepth}), k = g.input("k", DType::F32, {40, kDepth}),
+  const NodeId q = g.input("q", DType::F32, {kRows, kDepth}),
+               k = g.input("k", DType::F32, {40, kDepth}),
                v = g.input("v", DType::F32, {40, kColumns}), c = g.input("c", DType::F32, {kRows});
   const Shape box{kRows, 40};
   const NodeId x = scores(g, q, k, 40);
