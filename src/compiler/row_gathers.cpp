@@ -165,22 +165,36 @@ private:
     return std::nullopt;
   }
 
+  /// A value as it is seen through movement, which may stand between any two operations.
+  struct Seen {
+    NodeId base;
+    IndexMap map;
+    friend bool operator==(const Seen&, const Seen&) = default;
+  };
+  Seen seen(NodeId id) const { return {facts_.view(id).base, facts_.view(id).map}; }
+  Seen operand(const Seen& of, std::size_t k) const {
+    const NodeId id = graph_[of.base].inputs[k];
+    return {facts_.view(id).base, facts_.view_through(id, of.map)};
+  }
+
   /// Whether a truth value is a conjunction of 0 <= index and index < columns.
   bool holds_within(NodeId id, NodeId index, std::int64_t columns) const {
-    const Node& both = graph_[id];
-    if (both.op != Op::And)
+    const Seen both = seen(id), wanted = seen(index);
+    if (graph_[both.base].op != Op::And || !both.map.is_total())
       return false;
+    const auto is_less = [&](const Seen& test, std::int64_t bound) {
+      const Node& node = graph_[test.base];
+      return node.op == Op::Lt && operand(test, 0) == wanted && number(node.inputs[1]) == bound;
+    };
     bool above = false, below = false;
-    for (const NodeId part : both.inputs) {
-      const Node& node = graph_[part];
-      if (node.op == Op::Lt)
-        below |= node.inputs[0] == index && number(node.inputs[1]) == double(columns);
-      if (node.op == Op::Xor)
-        for (std::size_t k = 0; k < 2; ++k) {
-          const Node& negative = graph_[node.inputs[k]];
-          above |= negative.op == Op::Lt && negative.inputs[0] == index &&
-                   number(negative.inputs[1]) == 0 && number(node.inputs[1 - k]) == 1;
-        }
+    for (std::size_t part = 0; part < 2; ++part) {
+      const Seen test = operand(both, part);
+      if (!test.map.is_total())
+        return false;
+      below |= is_less(test, columns);
+      if (graph_[test.base].op == Op::Xor)
+        for (std::size_t k = 0; k < 2; ++k)
+          above |= is_less(operand(test, k), 0) && number(graph_[test.base].inputs[1 - k]) == 1;
     }
     return above && below;
   }

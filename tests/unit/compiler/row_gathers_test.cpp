@@ -1,11 +1,13 @@
 // Gathers of a few elements of computed values, and what their gradients scatter.
 #include "compiler/row_gathers.h"
 
+#include "compiler/options.h"
 #include "compiler/views.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
 #include "egret/passes.h"
+#include "saturate/saturate.h"
 #include "support/equal_values.h"
 
 #include <gtest/gtest.h>
@@ -71,6 +73,24 @@ TEST(RowGathers, GradientsAreChoices) {
     EXPECT_EQ(counts(after).of_computed, 0);
     testing::expect_equal_values(before, after);
   }
+}
+
+/// The rules move operations of the index before the reshape that gives it a column.
+TEST(RowGathers, GradientsAreChoicesAfterTheRules) {
+  egret::Graph cx;
+  Tensor x = cx.tensor({6, 40}, DType::F32, "x");
+  const Tensor classes = cx.tensor({6}, DType::I64, "classes");
+  x.set_requires_grad();
+  const Tensor chosen = gather(x, 1, classes.unsqueeze(-1)).squeeze(-1) - logsumexp(x);
+  const Tensor loss = (chosen * chosen).sum();
+  grad(loss, x).retrieve();
+  const ir::Graph recorded = simplified(cx);
+  const ir::Graph before =
+      saturate::Saturated(recorded, Options{}.chosen_rules()).extract(1).front();
+  const ir::Graph after = with_row_gathers(before);
+  EXPECT_EQ(counts(before).scatters, 1) << ir::print(before);
+  EXPECT_EQ(counts(after).scatters, 0) << ir::print(before);
+  testing::expect_equal_values(recorded, after);
 }
 
 TEST(RowGathers, LeaveWhatIsStoredAnywayOrGatheredWhole) {
