@@ -257,6 +257,95 @@ std::string refused_private(const ScatterForm& form, int threads, const Target& 
   return bytes > target.block_shared_bytes - 8192 ? "more counters than a block can have" : "";
 }
 
+/// Estimates of how long the ways take that are right for sums of floats, in seconds of an H200;
+/// fitted to bench/results/2026-11-29-gpu.md, "Scatters by estimate".
+class UpdateTimes {
+public:
+  UpdateTimes(const ScatterForm& form, const Region& region, const Target& target)
+      : updates_(double(about(form.update_count))), columns_(double(about(form.column_count))),
+        bins_(std::max(1.0, double(about(form.bins)))), workers_(target.workers),
+        flops_(flops_of(region.stages[std::size_t(form.stage)])), target_(target) {}
+
+  double numbers() const { return updates_ * columns_; }
+
+  /// Counters of each thread: each clears and adds up those of its bins, then makes its updates one
+  /// after the other; what groups have is added up by the grid.
+  double counters(int threads, int across, double groups, std::int64_t bytes) const {
+    constexpr double kLeast = 4.5e-6, kWide = 2.5e-6, kBin = 42e-9, kUpdate = 39e-9, kFlop = 5e-9,
+                     kFreeFlops = 2, kGroup = 80e-9, kBinsOfGroup = 1024, kBytes = 4e12;
+    const double tiles = std::ceil(columns_ / across), slices = double(threads) / across,
+                 blocks =
+                     std::clamp(double(target_.shared_bytes) / double(bytes + 1024), 1.0, 16.0),
+                 rounds = std::ceil(groups * tiles / (workers_ * std::floor(blocks))),
+                 serial = std::ceil(updates_ / (groups * slices));
+    return kLeast + (threads >= 128 ? kWide : 0) +
+           rounds *
+               (bins_ * kBin + serial * (kUpdate + kFlop * std::max(0.0, flops_ - kFreeFlops))) +
+           groups * kGroup * std::min(1.0, bins_ * columns_ / kBinsOfGroup) * kWarp / threads +
+           4 * numbers() / kBytes;
+  }
+  /// Two atomic operations a number: sectors of memory, which wait for each other where few bins
+  /// have many updates.
+  double integers(bool by_update) const {
+    constexpr double kLeast = 9e-6, kSector = 50e-12, kMeet = 24e-9, kSectorNumbers = 8;
+    const double sectors = updates_ * (by_update ? std::ceil(columns_ / kSectorNumbers) : columns_);
+    return kLeast + sectors * (kSector + kMeet / bins_);
+  }
+  /// Buckets of rows, which overflow where few bins have many updates.
+  double rows() const {
+    constexpr double kLeast = 9e-6, kRow = 65e-12, kNumber = 1.3e-12, kOverfull = 120e-9;
+    return kLeast + updates_ * kRow + numbers() * kNumber + updates_ / bins_ * kOverfull;
+  }
+  double sorted() const {
+    constexpr double kLeast = 25e-6, kRow = 100e-12, kNumber = 1.5e-12;
+    return kLeast + updates_ * kRow + numbers() * kNumber;
+  }
+  /// Tables of blocks in shared memory, each of which is added to the output in the end, and
+  /// atomic operations on the output itself.
+  double tables(double groups, double elements) const {
+    return kTablesLeast + numbers() * point() / std::min(groups, workers_) +
+           groups * elements * kDelivered;
+  }
+  double atomics() const {
+    constexpr double kAtomic = 40e-12;
+    return kTablesLeast + numbers() * (kAtomic + point() / workers_);
+  }
+  /// The number of tables that take least time, or one for each multiprocessor where that is no
+  /// more than twice as many.
+  double best_groups(double elements) const {
+    const double best = std::sqrt(numbers() * point() / (elements * kDelivered));
+    return best >= workers_ / 2 ? std::max(best, workers_) : best;
+  }
+
+private:
+  /// Of a multiprocessor for an update.
+  double point() const {
+    constexpr double kInstructions = 6, kInstructionsOfFlop = 3, kInstructionsASecond = 128 * 1.7e9;
+    return (kInstructions + kInstructionsOfFlop * flops_) / kInstructionsASecond;
+  }
+
+  static constexpr double kTablesLeast = 5e-6, kDelivered = 4e-12;
+  double updates_, columns_, bins_, workers_, flops_;
+  const Target& target_;
+};
+
+/// Schedules in the order of the time that they are estimated to take; of equal ones as offered.
+class ByTime {
+public:
+  void add(double seconds, std::vector<Schedule> schedules) {
+    if (!schedules.empty())
+      found_.emplace_back(seconds, std::move(schedules));
+  }
+  void move_to(std::vector<Schedule>& out) {
+    std::ranges::stable_sort(found_, {}, [](const auto& f) { return f.first; });
+    for (auto& [seconds, schedules] : found_)
+      std::ranges::move(schedules, std::back_inserter(out));
+  }
+
+private:
+  std::vector<std::pair<double, std::vector<Schedule>>> found_;
+};
+
 /// Estimates of how long columns with indices of their own take, in seconds of an H200.
 struct ColumnTimes {
   double threads; ///< a thread for each: an update waits for the one before it
@@ -280,8 +369,7 @@ class GpuScatterGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_scatter"; }
 
-  /// What combines in any order, where that may be; else counters of each thread where they fit
-  /// and each has much to count, and what needs fewer passes over the updates before more.
+  /// What combines in any order, where that may be; else by estimates of what the ways take.
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     auto form = scatter_form(region);
     if (!form || form->updates.empty())
@@ -293,8 +381,10 @@ public:
       form = whole_form(region, *form);
     }
     by_lists(*form, region, target, out);
-    exact(*form, region, target, out);
-    counters(*form, target, out);
+    const UpdateTimes times(*form, region, target);
+    exact(*form, region, target, times, out);
+    ByTime ways;
+    counters(*form, target, times, ways);
     const std::int64_t updates = about(form->update_count);
     const std::int64_t columns = about(form->column_count);
     const std::int64_t points = updates * columns;
@@ -304,34 +394,37 @@ public:
     const bool integers = refused_integers(*form, target).empty() && elements <= most;
     // Comparisons of updates by a warp, 32 at a time.
     const std::int64_t comparisons = updates * updates * ((columns + 31) / 32);
-    if (refused_few(*form).empty() && comparisons <= kMostComparisons &&
-        (!integers || kFewLeast + double(comparisons) * kComparison <
-                          kIntegersLeast + double(points) * kIntegersNumber))
-      for (const int threads : {256, 128, 512})
-        offer(kFew, {{"threads", threads}}, out);
+    const double few = kFewLeast + double(comparisons) * kComparison;
+    const bool compares = refused_few(*form).empty() && comparisons <= kMostComparisons;
+    if (compares)
+      ways.add(few, offers(kFew, {}, "threads", {256, 128, 512}));
     if (refused_last(*form, target).empty() &&
         (form->index_by_update ? about(form->bins) : elements) <= most)
-      for (const int together : {4, 8, 2})
-        offer(kLast, {{"threads", 256}, {"together", together}}, out);
-    by_rows(*form, region, target, out);
-    const auto by_integers = [&] {
-      for (const int together : {4, 8, 2})
-        offer(kIntegers, {{"threads", 256}, {"together", together}}, out);
-    };
-    const bool cached = elements <= target.l2_bytes / 24; // with the integers that stand for them
-    if (integers && cached)
-      by_integers();
+      ways.add(compares ? few : 0, offers(kLast, {{"threads", 256}}, "together", {4, 8, 2}));
+    if (const RowShape shape = row_shape(region, *form); refused_rows(*form, shape, target).empty())
+      ways.add(times.rows(), offers(kRows,
+                                    {{"lanes", shape.lanes},
+                                     {"columns", shape.columns},
+                                     {"chunk", shape.bucket},
+                                     {"together", shape.together}},
+                                    "threads", {512, 1024, 256}));
+    if (integers) {
+      // With the integers that stand for them, elements are in a cache, or all ways miss it.
+      const bool cached = elements <= target.l2_bytes / 24;
+      const double own = times.integers(form->index_by_update);
+      ways.add(cached ? own : std::max(own, times.sorted()),
+               offers(kIntegers, {{"threads", 256}}, "together", {4, 8, 2}));
+    }
     // A tile for each multiprocessor, where there are enough updates.
     const int each = int(std::clamp<std::int64_t>(
         power_of_two_upto(std::max<std::int64_t>(updates / (256 * target.workers), 1)), 4, 16));
     if (updates >= kWorthSorting)
       for (const int bits : {8, 6})
-        for (const int chunk : {64, 32, 128})
-          if (refused_sorted(*form, {256, each, bits}).empty())
-            offer(kSorted, {{"threads", 256}, {"each", each}, {"bits", bits}, {"chunk", chunk}},
-                  out);
-    if (integers && !cached)
-      by_integers();
+        if (refused_sorted(*form, {256, each, bits}).empty())
+          ways.add(times.sorted(),
+                   offers(kSorted, {{"threads", 256}, {"each", each}, {"bits", bits}}, "chunk",
+                          {64, 32, 128}));
+    ways.move_to(out);
     by_owners(*form, target, out);
     return out;
   }
@@ -423,10 +516,19 @@ private:
   static constexpr std::int64_t kWorthSorting = 1 << 11;
   /// Pairs of updates that are compared sooner than updates are sorted.
   static constexpr std::int64_t kMostComparisons = 1 << 24;
-  // Seconds of an H200: at the least, and for a comparison or an update's number more.
-  static constexpr double kFewLeast = 3e-6, kComparison = 1.5e-12, kIntegersLeast = 9e-6,
-                          kIntegersNumber = 7.5e-12;
+  // Seconds of an H200: at the least, and for a comparison more.
+  static constexpr double kFewLeast = 3e-6, kComparison = 1.5e-12;
 
+  /// A schedule for each value of a knob.
+  static std::vector<Schedule> offers(Way way, std::map<std::string, std::int64_t> knobs,
+                                      const char* knob, std::initializer_list<int> values) {
+    std::vector<Schedule> out;
+    for (const int value : values) {
+      knobs[knob] = value;
+      offer(way, knobs, out);
+    }
+    return out;
+  }
   static void offer(Way way, std::map<std::string, std::int64_t> knobs,
                     std::vector<Schedule>& out) {
     Schedule s;
@@ -480,27 +582,6 @@ private:
       }
   }
 
-  /// Rows of updates in buckets of their element, where two atomic operations for each number would
-  /// take longer.
-  static void by_rows(const ScatterForm& form, const Region& region, const Target& target,
-                      std::vector<Schedule>& out) {
-    constexpr double kLeast = 3e-6, kUpdate = 40e-12, kNumber = 2.5e-12;
-    const RowShape shape = row_shape(region, form);
-    const double updates = double(about(form.update_count)),
-                 numbers = updates * double(about(form.column_count));
-    if (kLeast + updates * kUpdate + numbers * kNumber > numbers * kIntegersNumber ||
-        !refused_rows(form, shape, target).empty())
-      return;
-    for (const int threads : {512, 1024, 256})
-      offer(kRows,
-            {{"threads", threads},
-             {"lanes", shape.lanes},
-             {"columns", shape.columns},
-             {"chunk", shape.bucket},
-             {"together", shape.together}},
-            out);
-  }
-
   /// Few updates of many columns: where a block has enough to do to sort the updates for itself.
   static void by_lists(const ScatterForm& form, const Region& region, const Target& target,
                        std::vector<Schedule>& out) {
@@ -536,48 +617,54 @@ private:
   /// Updates whose order is of no consequence: in tables of the blocks, where they fit and each
   /// block has more updates than elements, or in the output itself.
   static void exact(const ScatterForm& form, const Region& region, const Target& target,
-                    std::vector<Schedule>& out) {
+                    const UpdateTimes& times, std::vector<Schedule>& out) {
     if (!refused_atomics(form, region, target).empty())
       return;
     constexpr std::int64_t kFullUse = 32 << 10; // bytes of a block that keep others away from none
+    constexpr double kLeastUpdates = 2;         // of a thread
     const std::int64_t bytes = table_bytes(form, region);
     const std::int64_t points = about(form.update_count) * about(form.column_count);
     const std::int64_t elements = about(form.bins) * about(form.column_count);
+    ByTime ways;
     for (const int threads : {bytes > kFullUse / 8 ? 1024 : 512, 256}) {
       const int copies =
           int(std::clamp(power_of_two_upto(kFullUse / std::max<std::int64_t>(bytes, 1)), 1, 32));
       const std::int64_t wanted =
           std::int64_t(target.workers) * std::max(1, std::min(target.threads, 2048) / threads);
-      const std::int64_t groups =
-          std::min(wanted, points / std::max<std::int64_t>(4 * elements, 8 * threads));
+      const auto groups = std::int64_t(
+          std::min({double(wanted), double(points) / (kLeastUpdates * threads),
+                    std::max(1.0, times.best_groups(std::max(1.0, double(elements))))}));
       if (groups < 1 || !refused_tables(form, region, {threads, groups, copies, 8}, target).empty())
         continue;
-      for (const int together : {8, 4, 16})
-        offer(
-            kTables,
-            {{"threads", threads}, {"groups", groups}, {"copies", copies}, {"together", together}},
-            out);
+      ways.add(times.tables(double(groups), double(elements)),
+               offers(kTables, {{"threads", threads}, {"groups", groups}, {"copies", copies}},
+                      "together", {8, 4, 16}));
     }
-    for (const int together : {4, 8, 1})
-      offer(kAtomics, {{"threads", 256}, {"together", together}}, out);
+    ways.add(times.atomics(), offers(kAtomics, {{"threads", 256}}, "together", {4, 8, 1}));
+    ways.move_to(out);
   }
 
-  /// Counters of each thread. Each has an update for every counter that it clears, at the least.
-  static void counters(const ScatterForm& form, const Target& target, std::vector<Schedule>& out) {
+  /// Counters of each thread, of as many groups as take least time.
+  static void counters(const ScatterForm& form, const Target& target, const UpdateTimes& times,
+                       ByTime& ways) {
     for (const int threads : {128, 256, 64, 32}) {
       if (!refused_private(form, threads, target).empty())
         continue;
       const int across = columns_across(form, threads), slices = threads / across;
-      const std::int64_t tiles = (about(form.column_count) + across - 1) / across;
-      const std::int64_t least = std::max<std::int64_t>(64, form.bins.value());
-      const std::int64_t most = about(form.update_count) / (least * slices);
-      const std::int64_t wanted = std::max<std::int64_t>(1, 2 * target.workers / tiles);
-      if (most < 1)
-        continue;
-      for (const int together : {16, 8})
-        offer(kCounters,
-              {{"threads", threads}, {"groups", std::min(most, wanted)}, {"together", together}},
-              out);
+      const std::int64_t tiles = (about(form.column_count) + across - 1) / across,
+                         most = std::max<std::int64_t>(1, about(form.update_count) / slices);
+      const std::int64_t bytes =
+          form.bins.value() * threads * std::int64_t(std::max<std::size_t>(4, size_of(form.state)));
+      std::int64_t best = 1;
+      const auto seconds = [&](std::int64_t groups) {
+        return times.counters(threads, across, double(groups), bytes);
+      };
+      for (const int share : {32, 16, 8, 4, 2, 1}) // of two blocks a multiprocessor
+        if (const std::int64_t groups = std::min(most, 2 * target.workers / (share * tiles));
+            groups >= 1 && seconds(groups) < seconds(best))
+          best = groups;
+      ways.add(seconds(best),
+               offers(kCounters, {{"threads", threads}, {"groups", best}}, "together", {16, 8}));
     }
   }
 };

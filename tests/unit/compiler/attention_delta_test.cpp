@@ -57,8 +57,7 @@ TEST(RowSums, OfASoftmaxsGradientComeFromTheMixture) {
 /// The rules multiply a row's maximum by -1 before they expand it to the row.
 TEST(RowSums, OfASoftmaxsGradientComeFromTheMixtureAfterTheRules) {
   const Graph recorded = attention_graph(gradients_of(Mask::Causal, DType::F32));
-  const Graph before =
-      saturate::Saturated(recorded, Options{}.chosen_rules()).extract(1).front();
+  const Graph before = saturate::Saturated(recorded, Options{}.chosen_rules()).extract(1).front();
   EXPECT_NE(ir::print(before), ir::print(recorded));
   EXPECT_EQ(passes_of(with_attention_delta(before)), 1) << ir::print(before);
 }
