@@ -4,6 +4,7 @@
 #include "kernel/sort_form.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace egret::kernel {
 
@@ -87,7 +88,7 @@ void OnesweepSort::run(const GridSort::Word& word, const GridSort::Sink& sink,
   if (rows_ == 1)
     needed_ = needed(Expr(0));
   b_.loop(Expr(0), passes, Expr(1), passes, Bind::Serial, [&](const Expr& number) {
-    b_.when({{number, Expr(1), passes}}, barrier);
+    b_.when(met_before(number), barrier);
     pass(number, sink);
   });
   b_.clear_flags(tile_flags_, passes_ * rows_ * tiles_, tile_end_);
@@ -114,14 +115,25 @@ void OnesweepSort::count(const GridSort::Word& word) {
                 body(at, masks);
               });
     };
+    std::optional<DifferingBits> differing;
+    if (size_of(word_) == 8) // small numbers, mostly
+      differing.emplace(b_, word_, s_.threads);
     each_tile([&](const std::vector<Expr>& at, const std::vector<std::vector<Guard>>& masks) {
       for (std::size_t e = 0; e < at.size(); ++e) {
         const Expr place = row * length + at[e];
-        b_.store(words_, place, word(row, at[e], masks[e]), masks[e]);
+        const ValueId key = word(row, at[e], masks[e]);
+        b_.store(words_, place, key, masks[e]);
         b_.store(positions_, place, b_.index(at[e], position_, 1), masks[e]);
+        if (differing)
+          differing->meet(key, masks[e]);
       }
     });
-    b_.loop(Expr(0), passes, Expr(1), passes, Bind::Serial, [&](const Expr& pass) {
+    if (differing)
+      differing->join();
+    const auto histogram = [&](const Expr& pass, const Expr& digit) {
+      return ((row * passes + pass) * Expr(s_.digits()) + digit) * chunks + chunk;
+    };
+    const auto count_digits = [&](const Expr& pass) {
       ranks_.clear();
       each_tile([&](const std::vector<Expr>& at, const std::vector<std::vector<Guard>>& masks) {
         std::vector<ValueId> words;
@@ -130,9 +142,28 @@ void OnesweepSort::count(const GridSort::Word& word) {
         ranks_.before(digits_of(words, pass), masks);
       });
       ranks_.totals([&](const Expr& digit, ValueId count, const std::vector<Guard>& mask) {
-        const Expr list = (row * passes + pass) * Expr(s_.digits()) + digit;
-        b_.store(histograms_, list * chunks + chunk, b_.cast(count, position_), mask);
+        b_.store(histograms_, histogram(pass, digit), b_.cast(count, position_), mask);
       });
+    };
+    // All elements of the chunk have the digit of any.
+    const auto count_one = [&](const Expr& pass) {
+      const Expr first = chunk * Expr(chunk_ * s_.tile());
+      const ValueId all = b_.index(min(Expr(chunk_ * s_.tile()), length - first), position_, 1);
+      const ValueId mine =
+          b_.apply(Op::Eq, DType::Bool,
+                   {digits_of({differing->least()}, pass)[0], b_.index(thread_, DType::I32, 1)});
+      b_.store(histograms_, histogram(pass, thread_),
+               b_.apply(Op::Select, position_, {mine, all, sweep_number(b_, position_, 0)}),
+               {{thread_, Expr(0), Expr(s_.digits())}});
+    };
+    b_.loop(Expr(0), passes, Expr(1), passes, Bind::Serial, [&](const Expr& pass) {
+      if (!differing)
+        return count_digits(pass);
+      const ValueId shift = b_.cast(b_.index(pass * Expr(s_.bits), DType::I32, 1), word_);
+      const ValueId differ = b_.cast(differing->differ_from(shift), DType::I32);
+      b_.either(
+          {{value_symbol(differ), Expr(1), Expr(2)}}, [&] { count_digits(pass); },
+          [&] { count_one(pass); });
     });
   });
 }
@@ -180,6 +211,23 @@ ValueId OnesweepSort::needed(const Expr& row) {
   const ValueId none = b_.apply(Op::Eq, DType::Bool, {moved, sweep_number(b_, DType::I64, 0)});
   return b_.apply(Op::Select, DType::I64,
                   {none, sweep_number(b_, DType::I64, std::int64_t{1} << (passes_ - 1)), moved});
+}
+
+/// Where blocks wait for those that made the pass before. Passes of one row that move nothing are
+/// the same for all of them.
+std::vector<Guard> OnesweepSort::met_before(const Expr& pass) {
+  if (needed_ < 0)
+    return {{pass, Expr(1), Expr(passes_)}};
+  const auto integer = [&](Op op, ValueId x, ValueId y) {
+    return b_.apply(op, DType::I64, {x, y});
+  };
+  const ValueId one = sweep_number(b_, DType::I64, 1), place = b_.index(pass, DType::I64, 1);
+  const ValueId now = integer(Op::And, integer(Op::Shr, needed_, place), one);
+  const ValueId below =
+      integer(Op::And, needed_, sweep_difference(b_, integer(Op::Shl, one, place), one));
+  const ValueId none = b_.apply(Op::Eq, DType::Bool, {below, sweep_number(b_, DType::I64, 0)});
+  return {{value_symbol(now), Expr(1), Expr(2)},
+          {value_symbol(b_.cast(none, DType::I32)), Expr(0), Expr(1)}};
 }
 
 void OnesweepSort::pass(const Expr& pass, const GridSort::Sink& sink) {

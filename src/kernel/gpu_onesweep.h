@@ -1,8 +1,9 @@
 // Radix sort of long rows by blocks that wait for each other: Adinets and Merrill, "Onesweep: A
 // Faster Least Significant Digit Radix Sort for GPUs" (2022). The digits of all passes are counted
-// once; then each pass reads and writes an element once, unless all have one digit there, and a
-// tile finds by decoupled look-back (Merrill and Garland, "Single-pass Parallel Prefix Scan with
-// Decoupled Look-back", 2016) how many elements of each digit stand before it.
+// once; then each pass reads and writes an element once, unless all have one digit there, as the
+// upper digits of small numbers, and a tile finds by decoupled look-back (Merrill and Garland,
+// "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016) how many elements of each
+// digit stand before it.
 #pragma once
 
 #include "kernel/gpu_radix.h"
@@ -32,6 +33,7 @@ private:
   void count(const GridSort::Word& word);
   void total();
   ValueId needed(const Expr& row);
+  std::vector<Guard> met_before(const Expr& pass);
   void pass(const Expr& pass, const GridSort::Sink& sink);
   void move(const Expr& pass, const Expr& row, const Expr& number, const Expr& from_half,
             const Expr& later, const GridSort::Sink& sink);

@@ -3,6 +3,8 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/sort_form.h"
 
+#include <optional>
+
 namespace egret::kernel {
 
 namespace {
@@ -57,6 +59,38 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
 
 std::int64_t radix_shared_bytes(const RadixShape& s) {
   return 4 * (std::int64_t(s.digits()) * (2 * s.warps() + 1) + 1 + kRadixWarp);
+}
+
+// --- Bits that differ
+
+DifferingBits::DifferingBits(ProgramBuilder& b, DType word, int threads)
+    : b_(b), word_(word), threads_(threads), most_(b.variable({word, 1})),
+      most_inverted_(b.variable({word, 1})) {
+  for (const VarId v : {most_, most_inverted_})
+    b.set(v, number(b, word, 0));
+}
+
+void DifferingBits::meet(ValueId word, const std::vector<Guard>& mask) {
+  const ValueId inverted =
+      b_.apply(Op::Xor, word_, {word, b_.constant(Scalar::from_bits(word_, ~std::uint64_t{0}))});
+  for (const auto& [variable, value] : {std::pair{most_, word}, {most_inverted_, inverted}}) {
+    const ValueId there =
+        b_.apply(Op::Select, word_, {b_.test(mask, 1), value, number(b_, word_, 0)});
+    b_.set(variable, b_.apply(Op::Max, word_, {b_.read(variable), there}));
+  }
+}
+
+void DifferingBits::join() {
+  const ValueId most = b_.reduce_threads(Monoid::Max, b_.read(most_), threads_);
+  const ValueId inverted = b_.reduce_threads(Monoid::Max, b_.read(most_inverted_), threads_);
+  least_ = b_.apply(Op::Xor, word_,
+                    {inverted, b_.constant(Scalar::from_bits(word_, ~std::uint64_t{0}))});
+  bits_ = b_.apply(Op::Xor, word_, {most, least_});
+}
+
+ValueId DifferingBits::differ_from(ValueId shift) const {
+  const ValueId above = b_.apply(Op::Shr, word_, {bits_, shift});
+  return b_.apply(Op::Lt, DType::Bool, {number(b_, word_, 0), above});
 }
 
 // --- Ranks in a tile
@@ -183,9 +217,15 @@ void TileSort::sort(const Expr& length, int word_bits, const Load& load) {
     b_.set(words[e], element.word);
     b_.set(positions[e], element.position);
   }
-  const Expr passes(s_.passes(word_bits));
-  b_.loop(Expr(0), passes, Expr(1), passes, Bind::Serial, [&](const Expr& pass) {
-    const ValueId shift = b_.cast(b_.index(pass * Expr(s_.bits), DType::I32, 1), word_);
+  // Keys of 64 bits are small numbers, mostly. The first pass is made in any case: it stores them.
+  std::optional<DifferingBits> differing;
+  if (size_of(word_) == 8) {
+    differing.emplace(b_, word_, s_.threads);
+    for (std::size_t e = 0; e < each; ++e)
+      differing->meet(b_.read(words[e]), masks[e]);
+    differing->join();
+  }
+  const auto pass = [&](ValueId shift) {
     std::vector<ValueId> own, digits;
     for (std::size_t e = 0; e < each; ++e) {
       own.push_back(b_.read(words[e]));
@@ -202,6 +242,16 @@ void TileSort::sort(const Expr& length, int word_bits, const Load& load) {
       b_.set(words[e], b_.load(words_, at[e], 1, masks[e]));
       b_.set(positions[e], b_.load(positions_, at[e], 1, masks[e]));
     }
+  };
+  const Expr passes(s_.passes(word_bits));
+  b_.loop(Expr(0), passes, Expr(1), passes, Bind::Serial, [&](const Expr& number) {
+    const ValueId shift = b_.cast(b_.index(number * Expr(s_.bits), DType::I32, 1), word_);
+    if (!differing)
+      return pass(shift);
+    const ValueId needed =
+        b_.apply(Op::Or, DType::Bool,
+                 {differing->differ_from(shift), b_.test({{number, Expr(0), Expr(1)}}, 1)});
+    b_.when({{value_symbol(b_.cast(needed, DType::I32)), Expr(1), Expr(2)}}, [&] { pass(shift); });
   });
 }
 

@@ -31,6 +31,28 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
                      const std::function<void(const Expr& at, ValueId before,
                                               const std::vector<Guard>& mask)>& then);
 
+/// In which bits words differ, from the highest one down, while they are met: what lies above it
+/// is the same in all of them, as in most keys of 64 bits, and needs no pass.
+class DifferingBits {
+public:
+  DifferingBits(ProgramBuilder& b, DType word, int threads);
+  /// Words of this thread, where the guards hold.
+  void meet(ValueId word, const std::vector<Guard>& mask);
+  /// All threads of the block come here.
+  void join();
+  /// Whether words differ in bit `shift` or above it.
+  ValueId differ_from(ValueId shift) const;
+  /// One of the words.
+  ValueId least() const { return least_; }
+
+private:
+  ProgramBuilder& b_;
+  DType word_;
+  int threads_;
+  VarId most_, most_inverted_;
+  ValueId least_ = -1, bits_ = -1;
+};
+
 /// The ranks of a tile's elements by one digit. Element e of a thread is element place(e) of the
 /// tile: a warp has neighbouring elements, and of these its lanes have neighbours. Each warp counts
 /// the digits of its elements in counters of its own, in their order (warp-level multisplit,

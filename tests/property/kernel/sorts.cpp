@@ -256,40 +256,45 @@ TEST(Sorts, OfAGpuLookBackOverGroups) {
 /// Keys that are equal, or differ in some digits only, low or high ones: passes in which all digits
 /// are one are left out, an even or an odd number of them, in each row for itself.
 TEST(Sorts, OfAGpuLeaveOutDigitsThatAreEqual) {
-  Rng rng(9);
   const Target target = testing::test_gpu();
   const kernel::Generator& generator = sort_generator(target);
-  for (const std::int64_t mask : {0x0, 0xf, 0xf0, 0xf00f, 0x0ff0, 0xf0f0})
-    for (const std::int64_t rows : {1, 3}) {
-      SCOPED_TRACE(fmt::format("mask {:x}, {} rows", mask, rows));
-      const Shape shape{rows, 150};
-      Graph g;
-      const auto all = [&](std::int64_t v) {
-        return g.broadcast(g.constant(Scalar::of(DType::U16, v)), shape);
-      };
-      NodeId key = g.binary(Op::Mul, g.input("x", DType::U16, shape), all(40503));
+  const auto check = [&](DType type, std::int64_t mask, std::int64_t rows) {
+    SCOPED_TRACE(fmt::format("{}, mask {:x}, {} rows", name_of(type), mask, rows));
+    const Shape shape{rows, 150};
+    Graph g;
+    const auto all = [&](std::int64_t v) {
+      return g.broadcast(g.constant(Scalar::of(type, v)), shape);
+    };
+    const std::int64_t spread = type == DType::U16 ? 40503 : 0x1e3779b97f4a7c15;
+    NodeId key = g.binary(Op::Mul, g.input("x", type, shape), all(spread));
+    key = g.binary(Op::And, key, all(mask));
+    if (rows > 1) { // the first row has one key
+      const NodeId row = g.cast(g.broadcast(g.reshape(g.iota(rows), {rows, 1}), shape), type);
+      key = g.binary(Op::Mul, key, row);
       key = g.binary(Op::And, key, all(mask));
-      if (rows > 1) { // the first row has one key
-        const NodeId row =
-            g.cast(g.broadcast(g.reshape(g.iota(rows), {rows, 1}), shape), DType::U16);
-        key = g.binary(Op::Mul, key, row);
-        key = g.binary(Op::And, key, all(mask));
-      }
-      g.outputs = {g.argsort(key, 1, 150)};
-      const auto inputs = testing::random_inputs(g, 4, {.special = false});
-      for (testing::RegionCase& found : testing::region_cases(g, inputs)) {
-        if (!sorts(found))
-          continue;
-        const testing::RegionCase c = testing::aligned_for(found, target);
-        const Schedule s =
-            with_sort_schedule(generator, {{"way", 3}, {"threads", 32}, {"each", 1}, {"bits", 4}});
+    }
+    g.outputs = {g.argsort(key, 1, 150)};
+    const auto inputs = testing::random_inputs(g, 4, {.special = false});
+    for (testing::RegionCase& found : testing::region_cases(g, inputs)) {
+      if (!sorts(found))
+        continue;
+      const testing::RegionCase c = testing::aligned_for(found, target);
+      for (const Schedule& s :
+           {with_sort_schedule(generator, {{"way", 3}, {"threads", 32}, {"each", 1}, {"bits", 4}}),
+            with_sort_schedule(generator, {{"way", 1}, {"threads", 32}, {"each", 5}, {"bits", 4}})})
         for (const int blocks : {1, 5}) {
           const std::string wrong = testing::check_schedule(
               c, generator, s, target, {.workers = blocks}, /*must_lower=*/true);
           EXPECT_TRUE(wrong.empty()) << wrong;
         }
-      }
     }
+  };
+  for (const std::int64_t rows : {1, 3}) {
+    for (const std::int64_t mask : {0x0, 0xf, 0xf0, 0xf00f, 0x0ff0, 0xf0f0})
+      check(DType::U16, mask, rows);
+    for (const std::int64_t mask : {0x0ll, 0x7ll, 0xf0f0ll, 0x7000000000ll, -1ll})
+      check(DType::I64, mask, rows);
+  }
 }
 
 TEST(Sorts, OfAGpuSelectInSeveralLevels) {
