@@ -146,13 +146,14 @@ public:
   Batcher(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
           const std::vector<OutputSpec>& outputs, const kernel::Target& target)
       : graph_(graph), regions_(regions), outputs_(outputs), target_(target),
-        machine_(usual_machine(target)), joined_(regions.size()) {
+        machine_(usual_machine(target)), joined_(regions.size()), constant_(regions.size()) {
     std::iota(joined_.begin(), joined_.end(), std::size_t{0});
     if (const auto words = static_cast<std::size_t>(target.parameter_bytes) / 8;
         words > kOtherArguments)
       most_arguments_ = std::min(kMostArguments, words - kOtherArguments);
     for (NodeId o : graph.outputs)
       results_.insert(same_memory(graph, o));
+    find_constants();
   }
 
   void run() {
@@ -169,6 +170,31 @@ private:
     std::int64_t waiting_bytes = 0;
     bool share_codes = true; ///< those of one form
   };
+
+  /// Kernels that read nothing but numbers and what such kernels store. A program runs them once
+  /// and keeps what they store (runtime/constant_steps.h), but not those that share a launch with
+  /// others.
+  void find_constants() {
+    std::set<NodeId> updated, constants; // updated: by scatters, in place
+    for (const BuiltRegion& built : regions_)
+      for (const kernel::Output& out : built.region.outputs)
+        if (out.alias >= 0)
+          updated.insert(built.operands[static_cast<std::size_t>(out.alias)]);
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      const BuiltRegion& built = regions_[i];
+      bool constant = std::ranges::all_of(
+          built.region.axes, [](const kernel::Axis& a) { return a.extent.is_constant(); });
+      for (std::size_t o = 0; o < built.operands.size() && constant; ++o)
+        constant = built.region.operands[o].role == kernel::Role::Scalar ||
+                   constants.contains(built.operands[o]);
+      for (const NodeId node : built.outputs)
+        constant = constant && !results_.contains(node) && !updated.contains(node);
+      if (!constant)
+        continue;
+      constant_[i] = true;
+      constants.insert(built.outputs.begin(), built.outputs.end());
+    }
+  }
 
   double seconds_of(std::size_t i) {
     const kernel::Region& region = regions_[i].region;
@@ -305,7 +331,7 @@ private:
         !(batch.share_codes && shares_code(built) &&
           (batch.forms.size() < kMostForms || batch.forms.contains(form_.at(i)))))
       return false;
-    return go_together(regions_[first].kind, built.kind) &&
+    return go_together(regions_[first].kind, built.kind) && constant_[first] == constant_[i] &&
            !(*reach_)(first - begin_, i - begin_) && !(*reach_)(i - begin_, first - begin_) &&
            batch.operands.size() + batch.outputs.size() + built.operands.size() +
                    built.outputs.size() <=
@@ -444,6 +470,7 @@ private:
   std::size_t begin_ = 0;                       ///< of the window at hand
   std::optional<Reach> reach_;                  ///< in the window, numbered from its begin
   std::vector<std::size_t> joined_;             ///< by region: the one that it went into
+  std::vector<bool> constant_;                  ///< by region
   std::set<NodeId> results_;                    ///< of the graph
   std::map<std::uint64_t, double> seconds_;     ///< of a part, by its region's hash
   std::map<std::size_t, std::uint64_t> form_;   ///< of regions that may be parts

@@ -141,6 +141,24 @@ TEST(Batching, WhoReadsAStateStaysApartFromWhoOverwritesIt) {
   EXPECT_EQ(ran.report.copies, 0);
 }
 
+/// A program runs what depends on nothing but numbers once: not in a launch with what it runs
+/// again.
+TEST(Batching, TablesStayApartFromWhatIsMadeOfInputs) {
+  Graph g;
+  const NodeId table = g.reduce(
+      Op::ReduceSum, g.unary(Op::Cos, g.cast(g.reshape(g.iota(8 * 48), {8, 48}), DType::F32)), {1});
+  const NodeId rows = g.reduce(Op::ReduceSum, g.input("x", DType::F32, {8, 64}), {1});
+  const NodeId other = g.reduce(Op::ReduceSum, g.input("y", DType::F32, {5, 64}), {1});
+  g.outputs = {mul(g, rows, table), other};
+  const Ran ran = run_batched(g, {{}, {}});
+  int tables = 0;
+  for (const KernelReport& k : ran.report.kernels) {
+    tables += k.bytes_read == 0;
+    EXPECT_EQ(k.parts, k.bytes_read == 0 ? 1 : 2) << k.name;
+  }
+  EXPECT_EQ(tables, 1);
+}
+
 TEST(Batching, LargeKernelsStayAlone) {
   Graph g;
   std::vector<OutputSpec> outputs;
