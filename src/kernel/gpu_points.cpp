@@ -162,21 +162,32 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
     extents.emplace_back(a == f.tile ? (extent + lanes - 1) / lanes : extent);
   }
   std::int64_t touched = 0, least = 0;
-  const auto count = [&](const auto& stride_along, DType dtype, std::int64_t times, bool cached) {
+  const auto count = [&](const Expr& offset, const std::vector<int>& axes, const auto& stride_along,
+                         DType dtype, std::int64_t times, bool cached) {
     const auto size = std::int64_t(size_of(dtype));
     std::set<std::int64_t> lines;
     bool varies = false;
     for (int thread = 0; thread < kThreadsReadingTogether; ++thread) {
       const std::vector<Expr> at = unflatten(Expr(thread), extents);
-      std::int64_t place = 0;
+      std::map<int, std::int64_t> point;
+      std::int64_t apart = 0;
       for (std::size_t i = 0; i < extents.size(); ++i) {
         const int axis = f.order[i];
         const std::int64_t n = at[i].value() * (axis == f.tile ? lanes : 1);
         const std::optional<std::int64_t> stride = stride_along(axis);
         varies = varies || (n > 0 && stride != 0);
-        place += n * size * stride.value_or(kPointLine);
+        apart += n * size * stride.value_or(kPointLine);
+        point[axis] = n;
       }
-      lines.insert(place / kPointLine);
+      // What is divided, as places of windows are, has no one stride.
+      const Expr place = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
+        if (!v.is_axis())
+          return std::nullopt;
+        const auto found = point.find(axes[std::size_t(v.axis_number())]);
+        return Expr(found == point.end() ? 0 : found->second);
+      });
+      lines.insert(
+          floordiv(Expr(place.is_constant() ? place.value() * size : apart), kPointLine).value());
     }
     const std::int64_t line = cached ? kCachedLines : 1;
     touched += times * ((std::int64_t(lines.size()) + line - 1) / line);
@@ -188,17 +199,20 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
   for (const Stage& stage : region.stages)
     for (const Load& load : stage.loads)
       if (load.source == Source::Operand)
-        count([&](int axis) { return stride_of(region, stage, load, axis); },
-              region.operands[std::size_t(load.number)].dtype, f.terms,
-              is_cached(region, f, stage, load));
+        count(
+            offset_of(region, load), stage.axes,
+            [&](int axis) { return stride_of(region, stage, load, axis); },
+            region.operands[std::size_t(load.number)].dtype, f.terms,
+            is_cached(region, f, stage, load));
   for (std::size_t o = 0; o < region.outputs.size(); ++o) {
     const Output& out = region.outputs[o];
     const std::vector<int> axes = result_axes(region.stages[std::size_t(out.stage)]);
     const bool at_terms = std::any_of(f.passes.reduced.begin(), f.passes.reduced.end(),
                                       [&](int a) { return contains(axes, a); });
     if (!at_terms || !f.is_turned(region, int(o)))
-      count([&](int axis) { return stride_of(region, out, axis); }, out.dtype,
-            at_terms ? f.terms : 1, false);
+      count(
+          offset_of(out), axes, [&](int axis) { return stride_of(region, out, axis); }, out.dtype,
+          at_terms ? f.terms : 1, false);
   }
   return touched <= kMostLines * least;
 }

@@ -2,6 +2,7 @@
 // whatever the strides, no reduction of much is left to few threads.
 #include "egret/autodiff.h"
 #include "egret/functional.h"
+#include "egret/grad.h"
 #include "egret/graph.h"
 #include "kernel/code_length.h"
 #include "kernel/generator.h"
@@ -289,6 +290,21 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
     for (const Chosen& c : {depthwise, pooled})
       EXPECT_EQ(c.schedule.generator, "gpu_points") << to_string(c.schedule);
   }
+}
+
+/// The places of windows are divided: neighbouring results read neighbours all the same, here of
+/// what was pooled and of a table for all images.
+TEST(GpuReductions, GradientsOfWindowsAreOfOneThreadAResult) {
+  egret::Graph g;
+  Tensor x = g.tensor({512, 1, 57, 57}, DType::F32, "x");
+  x.set_requires_grad();
+  const Tensor y =
+      avg_pool2d(x, PerAxis{3, 5}, {.stride = PerAxis{2, 3}, .padding = PerAxis{1, 2}});
+  const Tensor table = g.tensor({29, 19}, DType::F32, "table");
+  grad((y * y / table).sum(), x).retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(g.text()), large_gpu());
+  const Chosen last = lower_greedily(regions.back(), large_gpu());
+  EXPECT_EQ(last.schedule.generator, "gpu_points") << to_string(last.schedule);
 }
 
 std::int64_t count_of(std::string_view what, const std::string& text) {
