@@ -61,6 +61,8 @@ void GpuScatter::combine_with_output(const Expr& element, const std::vector<Guar
 namespace {
 
 constexpr int kWarp = 32;
+/// Groups of blocks whose sums a thread adds up, and elements for which warps do.
+constexpr std::int64_t kFewGroups = 8, kMostOfWarps = 1 << 16;
 
 // --- Few elements: counters of each thread
 
@@ -175,7 +177,7 @@ private:
     const bool numbers = f_.state == DType::F32 || f_.state == DType::F64 ||
                          f_.state == DType::I32 || f_.state == DType::I64 ||
                          f_.state == DType::U32 || f_.state == DType::U64;
-    const bool warps = numbers && s_.groups > 8 && about(count) <= (1 << 16);
+    const bool warps = numbers && s_.groups > kFewGroups && about(count) <= kMostOfWarps;
     const Expr lane = warps ? floormod(thread_, Expr(kWarp)) : Expr(0), step(warps ? kWarp : 1);
     const auto deliver = [&](const Expr& element) {
       const VarId state = b_.variable({f_.state, 1});
@@ -268,28 +270,35 @@ public:
 
   double numbers() const { return updates_ * columns_; }
 
-  /// Counters of each thread: each clears and adds up those of its bins, then makes its updates one
-  /// after the other; what groups have is added up by the grid.
+  /// Counters of each thread: each clears those of its bins, makes its updates one after the other,
+  /// and adds up what its block has of some bins; the grid adds up what groups of blocks have.
   double counters(int threads, int across, double groups, std::int64_t bytes) const {
-    constexpr double kLeast = 4.5e-6, kWide = 2.5e-6, kBin = 42e-9, kUpdate = 39e-9, kFlop = 5e-9,
-                     kFreeFlops = 2, kGroup = 80e-9, kBinsOfGroup = 1024, kBytes = 4e12;
+    constexpr double kLeast = 4.5e-6, kBin = 21e-9, kUpdate = 39e-9, kFlop = 5e-9, kFreeFlops = 2,
+                     kAdded = 0.116e-6, kPart = 4e-12, kBytes = 4e12;
     const double tiles = std::ceil(columns_ / across), slices = double(threads) / across,
                  blocks =
                      std::clamp(double(target_.shared_bytes) / double(bytes + 1024), 1.0, 16.0),
                  rounds = std::ceil(groups * tiles / (workers_ * std::floor(blocks))),
-                 serial = std::ceil(updates_ / (groups * slices));
-    return kLeast + (threads >= 128 ? kWide : 0) +
-           rounds *
-               (bins_ * kBin + serial * (kUpdate + kFlop * std::max(0.0, flops_ - kFreeFlops))) +
-           groups * kGroup * std::min(1.0, bins_ * columns_ / kBinsOfGroup) * kWarp / threads +
-           4 * numbers() / kBytes;
+                 serial = std::ceil(updates_ / (groups * slices)), elements = bins_ * columns_;
+    const bool warps = groups > kFewGroups && elements <= kMostOfWarps;
+    const double adders = groups * tiles * threads / (warps ? kWarp : 1),
+                 added = std::ceil(elements / adders) * std::ceil(groups / (warps ? kWarp : 2));
+    return kLeast +
+           rounds * ((bins_ + std::max(bins_, slices)) * kBin +
+                     serial * (kUpdate + kFlop * std::max(0.0, flops_ - kFreeFlops))) +
+           added * kAdded + elements * groups * kPart + 4 * numbers() / kBytes;
   }
-  /// Two atomic operations a number: sectors of memory, which wait for each other where few bins
-  /// have many updates.
-  double integers(bool by_update) const {
-    constexpr double kLeast = 9e-6, kSector = 50e-12, kMeet = 24e-9, kSectorNumbers = 8;
+  /// Two atomic operations a number, or one for a maximum: sectors of memory, which wait for each
+  /// other where few bins have many updates.
+  double integers(bool by_update, Monoid monoid) const {
+    constexpr double kLeast = 9e-6, kSector = 50e-12, kMeet = 24e-9, kSectorNumbers = 8,
+                     kMeetAlone = 90e-9, kMostAlone = 400e-12, kElement = 10e-12;
+    constexpr double kLeastOfOne = 5.5e-6, kOne = 0.4;
     const double sectors = updates_ * (by_update ? std::ceil(columns_ / kSectorNumbers) : columns_);
-    return kLeast + sectors * (kSector + kMeet / bins_);
+    const double each =
+        columns_ > 1 ? kSector + kMeet / bins_ : std::min(kSector + kMeetAlone / bins_, kMostAlone);
+    return bins_ * columns_ * kElement +
+           (monoid == Monoid::Sum ? kLeast + sectors * each : kLeastOfOne + kOne * sectors * each);
   }
   /// Buckets of rows, which overflow where few bins have many updates.
   double rows() const {
@@ -411,7 +420,7 @@ public:
     if (integers) {
       // With the integers that stand for them, elements are in a cache, or all ways miss it.
       const bool cached = elements <= target.l2_bytes / 24;
-      const double own = times.integers(form->index_by_update);
+      const double own = times.integers(form->index_by_update, *form->monoid);
       ways.add(cached ? own : std::max(own, times.sorted()),
                offers(kIntegers, {{"threads", 256}}, "together", {4, 8, 2}));
     }
