@@ -5,6 +5,7 @@
 #include "compiler/views.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -348,6 +349,7 @@ private:
   /// Puts each sum into the first kernel that runs over its axes and that it does not wait for by
   /// way of another kernel.
   void gather_kernels() {
+    find_columns();
     for (std::size_t s = 0; s < sinks_.size(); ++s) {
       std::set<int> box = roots(sinks_[s].frame), over;
       for (int l : sinks_[s].over)
@@ -384,7 +386,7 @@ private:
           how[id] = std::max<char>(how[id], 1);
         else if (late.contains(id) || (how[id] == 1 && stored_[id] && !is_score(id)))
           how[id] = 2;
-        if (has_late_factor(id, how))
+        if (has_late_factor(id, how) || (how[id] == 1 && reads_columns(id)))
           how[id] = 2;
       }
       if (has_late_factor(sink, how))
@@ -402,6 +404,40 @@ private:
               late.insert(sinks_[s].node);
       if (late.size() == known)
         return false;
+    }
+  }
+
+  /// Whether a score reads a sum over the box by its columns, which a row of that sum has as a
+  /// whole only when the box was gone through.
+  bool reads_columns(NodeId score) const {
+    return is_score(score) && std::ranges::any_of(columns_[score], std::identity{});
+  }
+
+  /// By node and dim: whether a sum's columns lie along it, of a sum or of what is computed in place
+  /// of sums, scores included.
+  void find_columns() {
+    columns_.assign(graph_.size(), {});
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const ir::Node& node = graph_[id];
+      std::vector<bool>& columns = columns_[id];
+      if (const auto found = sink_of_.find(id); found != sink_of_.end()) {
+        const std::vector<int>& labels = sinks_[found->second].frame;
+        for (std::size_t i = 0; i < labels.size(); ++i)
+          if (std::ranges::find(node.attrs.axes, std::int64_t(i)) == node.attrs.axes.end())
+            columns.push_back(labels[i] == kNoLabel && !is_unit(frame_of(graph_, id)[i]));
+        continue;
+      }
+      columns.assign(node.shape.size(), false);
+      if (!is_elementwise(node.op) || (stored_[id] && !is_score(id)))
+        continue;
+      for (NodeId input : node.inputs) {
+        const View& view = facts_.view(input);
+        for (std::size_t j = 0; j < columns_[view.base].size(); ++j)
+          if (columns_[view.base][j])
+            for (const Expr& variable : variables_of(view.map.coords[j]))
+              if (variable.is_axis())
+                columns[std::size_t(variable.axis_number())] = true;
+      }
     }
   }
 
@@ -522,6 +558,7 @@ private:
   Labels labels_;
   std::set<NodeId> at_fault_;
   std::vector<std::vector<int>> labels_of_; ///< of scores, by dim
+  std::vector<std::vector<bool>> columns_;  ///< find_columns()
   std::vector<Sink> sinks_;
   std::map<NodeId, std::size_t> sink_of_;
   std::vector<std::vector<std::size_t>> kernels_; ///< sinks

@@ -279,6 +279,27 @@ TEST(Partition, AStreamReadsNoFactorThatItMakes) {
   verify(build_regions(facts, partition, kernel::Target{}), whole);
 }
 
+// Not even where the sum has as many columns as the box: it has all of them when the whole row of
+// the box was gone through.
+TEST(Partition, AStreamReadsNoColumnsOfASumThatItMakes) {
+  for (const bool row : {false, true}) {
+    Graph g;
+    const Shape box{128, 128};
+    const NodeId q = g.input("q", DType::F32, {128, 8}), k = g.input("k", DType::F32, {8, 128}),
+                 v = g.input("v", DType::F32, {128, 128}), w = g.input("w", DType::F32, {128, 8});
+    const NodeId p = g.unary(Op::Exp, matmul_node(g, q, k));
+    const NodeId o = row ? g.expand(g.reshape(g.reduce(Op::ReduceSum, p, {1}), {128, 1}), box)
+                         : g.unary(Op::Tanh, matmul_node(g, p, v));
+    g.outputs = {matmul_node(g, g.binary(Op::Add, p, o), w)};
+    const Graph whole = prepare_outputs(ir::without_dead_code(g));
+    const GraphFacts facts(whole);
+    const StreamingRules rules{.in_memory = false};
+    const Partition partition = partition_greedily(facts, true, &rules);
+    EXPECT_EQ(std::ranges::count(partition.groups, GroupKind::Stream, &Group::kind), row ? 1 : 2);
+    verify(build_regions(facts, partition, kernel::Target{}), whole);
+  }
+}
+
 TEST(Partition, PathAroundPreventsJoining) {
   // y = exp(x) is read by its row sum and, with the transposed product in between, by z: joining y
   // with z would make a cycle.
