@@ -743,17 +743,18 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const FoundStream found =
-        find_stream(in_few_passes(region, StreamTakes::Vectors), StreamTakes::Vectors);
+        find_stream(in_few_passes(region, StreamTakes::RoundedVectors), StreamTakes::RoundedVectors);
     if (!found.ok || !stream_refused(found.form).empty())
       return {};
-    return stream_space(target, target.unit(FragmentLayout::Tiles) != nullptr &&
-                                    by_tiles(region, target).reason.empty());
+    return stream_space(found.form, target,
+                        target.unit(FragmentLayout::Tiles) != nullptr &&
+                            by_tiles(region, target).reason.empty());
   }
 
   Lowered lower(const Region& given, const Schedule& schedule,
                 const Target& target) const override {
     const bool tiles = schedule.mma == kMatrix;
-    const StreamTakes takes = tiles ? StreamTakes::MatrixUnits : StreamTakes::Vectors;
+    const StreamTakes takes = tiles ? StreamTakes::MatrixUnits : StreamTakes::RoundedVectors;
     const Region region = in_few_passes(given, takes);
     const FoundStream found = tiles ? by_tiles(given, target) : find_stream(region, takes);
     if (!found.ok)

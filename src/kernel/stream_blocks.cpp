@@ -7,6 +7,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace egret::kernel {
 
@@ -21,6 +22,18 @@ constexpr int kMostAcross = 16;
 
 /// Depth of a product that is made once, for sums of the rows alone.
 constexpr std::int64_t kMostDepth = 16384;
+
+/// Places of a tile: with fewer, the sums of a row are read and written more often; with more, more
+/// of what is masked is made.
+constexpr double kUsualPlaces = 64, kUsualMaskedPlaces = 32;
+
+/// Vectors of a tile's places, those nearest to the usual number of places first.
+std::vector<int> by_places(std::vector<int> vectors, const StreamForm& form, int lanes) {
+  const double usual = form.bounds.empty() ? kUsualPlaces : kUsualMaskedPlaces;
+  std::ranges::stable_sort(
+      vectors, {}, [&](int across) { return std::abs(std::log(double(across) * lanes / usual)); });
+  return vectors;
+}
 
 } // namespace
 
@@ -54,8 +67,8 @@ bool stored_pairs_take_less(const Region& given, const Target& target) {
   constexpr double kStoredScore = 20, kMostBytes = 128e6;
   if (target.unit(FragmentLayout::Tiles, DType::BF16) != nullptr)
     return false; // which streams take
-  const Region region = prepared_for_stream(with_label_sums(given), StreamTakes::Vectors);
-  const FoundStream found = find_stream(region, StreamTakes::Vectors);
+  const Region region = prepared_for_stream(with_label_sums(given), StreamTakes::RoundedVectors);
+  const FoundStream found = find_stream(region, StreamTakes::RoundedVectors);
   const StreamForm& form = found.form;
   if (!found.ok || !stream_refused(form).empty() || !form.bounds.empty()) // these skip tiles
     return false;
@@ -114,7 +127,7 @@ std::string blocks_refused(const Schedule& schedule, const StreamBlocks& blocks,
   return "";
 }
 
-std::vector<Schedule> stream_space(const Target& target, bool tiles) {
+std::vector<Schedule> stream_space(const StreamForm& form, const Target& target, bool tiles) {
   std::vector<Schedule> space;
   const auto add = [&](const char* mma, int mr, int nv, int rows, int places, int unroll) {
     Schedule s;
@@ -133,7 +146,7 @@ std::vector<Schedule> stream_space(const Target& target, bool tiles) {
   const bool many = target.vector_registers >= 32;
   for (const auto& [mr, nv] : many ? std::vector<std::pair<int, int>>{{6, 4}, {8, 3}, {12, 2}}
                                    : std::vector<std::pair<int, int>>{{4, 2}, {6, 2}, {3, 3}})
-    for (const int across : {nv, 2 * nv, 4 * nv})
+    for (const int across : by_places({nv, 2 * nv, 4 * nv}, form, lanes))
       for (const int rows : {96, 48, 192})
         for (const int unroll : {2, 4})
           if (mr * nv + nv + 1 <= target.vector_registers && across <= kMostAcross)

@@ -41,6 +41,6 @@ std::string blocks_refused(const Schedule& schedule, const StreamBlocks& blocks,
                            const Target& target);
 
 /// Schedules worth trying, the likely best first. `tiles`: also those of a matrix unit.
-std::vector<Schedule> stream_space(const Target& target, bool tiles);
+std::vector<Schedule> stream_space(const StreamForm& form, const Target& target, bool tiles);
 
 } // namespace egret::kernel

@@ -234,11 +234,12 @@ void leave_sums_unrounded(const Region& region, Stage& stage) {
 
 Region prepared_for_stream(const Region& region, StreamTakes takes) {
   Region out = region;
-  if (takes == StreamTakes::MatrixUnits)
+  const bool rounded = takes != StreamTakes::Vectors;
+  if (rounded)
     for (Stage& stage : out.stages)
       leave_sums_unrounded(out, stage);
   for (int s = 0; s < int(out.stages.size()); ++s)
-    while (const auto q = DivisorFinder(out, s, takes == StreamTakes::MatrixUnits).run())
+    while (const auto q = DivisorFinder(out, s, rounded).run())
       divide_late(out, s, *q);
   return out;
 }

@@ -16,7 +16,8 @@ namespace {
 class StreamReader {
 public:
   StreamReader(const Region& region, StreamTakes takes)
-      : r_(region), vectors_(takes == StreamTakes::Vectors) {}
+      : r_(region), vectors_(takes != StreamTakes::MatrixUnits),
+        rounded_(takes != StreamTakes::Vectors) {}
 
   FoundStream run() {
     FoundStream found;
@@ -250,7 +251,7 @@ private:
     for (int sum : sums)
       for (int maximum : f_.row_stages)
         if (f_.level[std::size_t(sum)] == f_.level[std::size_t(maximum)] + 1 &&
-            is_scaled_by(r_, sum, maximum, false, false, !vectors_)) {
+            is_scaled_by(r_, sum, maximum, false, false, rounded_)) {
           f_.scaled_by[std::size_t(sum)] = maximum;
           set_levels();
           if (f_.level[std::size_t(sum)] == f_.level[std::size_t(maximum)])
@@ -300,7 +301,7 @@ private:
   }
 
   const Region& r_;
-  bool vectors_;
+  bool vectors_, rounded_;
   StreamForm f_;
   std::vector<int> box_;
   bool has_element_ = false;

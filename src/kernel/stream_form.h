@@ -53,8 +53,9 @@ struct StreamForm {
 
 /// What a generator of streams can do. MatrixUnits: factors of one 16-bit type, those on the right
 /// being loaded as they are; a factor on the left may be rounded to it with a scale that is not the
-/// final one. Vectors: factors of any float that is summed in f32.
-enum class StreamTakes : std::uint8_t { MatrixUnits, Vectors };
+/// final one. Vectors: factors of any float that is summed in f32. RoundedVectors: the same, and
+/// roundings as for MatrixUnits.
+enum class StreamTakes : std::uint8_t { MatrixUnits, Vectors, RoundedVectors };
 
 struct FoundStream {
   bool ok = false;
@@ -66,8 +67,8 @@ FoundStream find_stream(const Region& region, StreamTakes takes = StreamTakes::M
 /// The region with quotients taken out of sums: what divides each term of a sum, and is itself the
 /// sum of exp(x - m) over the same points, m being the largest x, divides the result instead. Such
 /// a divisor is at least 1, or no number, or there are no terms. What is then summed may wait for
-/// the maximum only, so that one pass makes it. For MatrixUnits also quotients that are rounded to
-/// 16 bits: rounding the dividend has the same relative error; and a sum in f32 that is rounded
+/// the maximum only, so that one pass makes it. Not for Vectors: also quotients that are rounded to
+/// 16 bits, as rounding the dividend has the same relative error; and a sum in f32 that is rounded
 /// to 16 bits and then used in f32 is not rounded, which is the more exact result.
 Region prepared_for_stream(const Region& region, StreamTakes takes = StreamTakes::Vectors);
 

@@ -98,6 +98,63 @@ INSTANTIATE_TEST_SUITE_P(All, CpuStreams, ::testing::ValuesIn(variants()), [](co
   return info.param.form.name + std::string(name_of(info.param.form.type));
 });
 
+/// A CPU with 16 vectors of 8 floats.
+kernel::Target few_vectors() {
+  kernel::Target target;
+  target.vector_bytes = 32;
+  target.vector_registers = 16;
+  return target;
+}
+
+/// The stream of attention's forward pass on it.
+kernel::Region forward(DType type, Mask mask) {
+  const Attention f{"", 1, 1, 1, 256, 256, 32, 32, type, mask, false, false, false};
+  const auto regions = testing::regions_of(attention_graph(f), streaming(few_vectors()));
+  for (const kernel::Region& region : regions)
+    if (is_stream(region))
+      return region;
+  ADD_FAILURE() << "there is no stream";
+  return regions.at(0);
+}
+
+kernel::Schedule first_schedule(const kernel::Region& region) {
+  return kernel::stream_generator().space(region, few_vectors()).at(0);
+}
+
+// Chances that are rounded to bf16 once they are divided would wait for the sum of all.
+TEST(StreamsOf16Bits, MakeTheScoresOnceAsThoseOf32Do) {
+  const auto exponentials = [](DType type) {
+    const kernel::Region region = forward(type, Mask::None);
+    const auto lowered =
+        kernel::stream_generator().lower(region, first_schedule(region), few_vectors());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    const std::string text = print(lowered.program);
+    int count = 0;
+    for (std::size_t at = 0; (at = text.find("= exp ", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  EXPECT_GT(exponentials(DType::F32), 0);
+  EXPECT_EQ(exponentials(DType::BF16), exponentials(DType::F32));
+}
+
+TEST(StreamsOf16Bits, TakeOnePassWhereTheyMayBeRoundedBeforeTheyAreDivided) {
+  const kernel::Region region = forward(DType::BF16, Mask::None);
+  const auto found = kernel::find_stream(
+      kernel::prepared_for_stream(region, StreamTakes::RoundedVectors), StreamTakes::RoundedVectors);
+  ASSERT_TRUE(found.ok) << found.reason;
+  EXPECT_EQ(found.form.passes, 1);
+  const auto exact = kernel::find_stream(kernel::prepared_for_stream(region, StreamTakes::Vectors),
+                                         StreamTakes::Vectors);
+  ASSERT_TRUE(exact.ok) << exact.reason;
+  EXPECT_EQ(exact.form.passes, 2);
+}
+
+TEST(StreamTilesOfVectors, HaveFewerPlacesWhereSomeAreMasked) {
+  EXPECT_EQ(first_schedule(forward(DType::F32, Mask::None)).knob("places", 0), 64);
+  EXPECT_EQ(first_schedule(forward(DType::F32, Mask::Causal)).knob("places", 0), 32);
+}
+
 /// What is wrong with the streams of a graph on a target; counts them.
 std::string check_streams(const ir::Graph& graph, std::uint64_t seed, const kernel::Target& target,
                           StreamTakes takes, const testing::RunOptions& options, int& count) {
