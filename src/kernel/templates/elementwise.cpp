@@ -10,6 +10,7 @@
 // channels of pixels) have vectors along the axis outside of it on a CPU: a vector for each index
 // of the innermost one, which are interleaved in registers.
 #include "kernel/analysis.h"
+#include "kernel/contraction_form.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/map_axes.h"
@@ -142,12 +143,28 @@ int lanes_beside_idle(const Region& region, int lanes, const Target& target) {
   return lanes;
 }
 
-/// Whether the code of several of a GPU's vectors is too long for one thread.
-bool is_long(const Region& region, int lanes, std::int64_t vectors) {
+/// Arithmetic and loads of a point.
+double work_of(const Region& region) {
   double work = 0;
   for (const Stage& stage : region.stages)
     work += flops_of(stage) + double(stage.loads.size());
-  return work * lanes * double(vectors) > kWrittenWork;
+  return work;
+}
+
+/// Whether the code of several of a GPU's vectors is too long for one thread.
+bool is_long(const Region& region, int lanes, std::int64_t vectors) {
+  return work_of(region) * lanes * double(vectors) > kWrittenWork;
+}
+
+/// Whether a CPU goes so few times through the code of several vectors that to compile it takes
+/// longer than it will ever save.
+bool is_long_for_few(const Region& region, int lanes, std::int64_t vectors) {
+  constexpr double kLongWork = 256, kFewTimes = 64;
+  double points = 1;
+  for (const Axis& axis : region.axes)
+    points *= double(usual_size(axis.extent));
+  return vectors > 1 && work_of(region) * double(vectors) > kLongWork &&
+         points / double(lanes * vectors) < kFewTimes;
 }
 
 class ElementwiseTemplate : public Template {
@@ -194,10 +211,14 @@ protected:
         add({{"vectors", vectors}, {"chunk", kChunkOfRow / 4}});
       return out;
     }
+    const int lanes =
+        vector < 0 ? 1 : lanes_for(region, all_stages(region), target.vector_bytes);
     for (int vectors = 1; vectors <= 8; vectors *= 2)
       for (std::int64_t chunk = kChunkOfRow / 4; chunk <= 4 * kChunkOfRow; chunk *= 4)
-        add({{"vectors", vectors}, {"chunk", chunk}});
-    add({{"vectors", 4}, {"chunk", kChunkOfRow}}, target.vector_bytes / 2);
+        if (!is_long_for_few(region, lanes, vectors))
+          add({{"vectors", vectors}, {"chunk", chunk}});
+    if (!is_long_for_few(region, lanes / 2, 4))
+      add({{"vectors", 4}, {"chunk", kChunkOfRow}}, target.vector_bytes / 2);
     if (turns)
       add({{"transpose", 1}});
     return out;

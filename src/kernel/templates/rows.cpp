@@ -14,6 +14,8 @@
 #include "kernel/templates/template.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace egret::kernel {
 
@@ -23,6 +25,9 @@ namespace {
 constexpr std::int64_t kRowElements = 8192;
 /// Vectors of a row that is straight code, at the most.
 constexpr std::int64_t kStraightRow = 8;
+/// Additions that are written out in an iteration, unless one vector has more: compilers take more
+/// than linear time for straight code, and so much of it keeps a core busy by itself.
+constexpr double kWrittenWorkOfRows = 2048;
 /// Additions from which a value is kept rather than computed again, if the schedule names none.
 constexpr std::int64_t kWorthKeepingOfRow = 12;
 
@@ -40,15 +45,21 @@ SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedul
   s.tile_axis = axes.passes.parallel.empty() ? -1 : axes.passes.parallel.back();
   const Expr& length = region.axes[std::size_t(axes.reduced_axis)].extent;
   const std::int64_t whole = about(length) / s.lanes, all = (about(length) + s.lanes - 1) / s.lanes;
-  s.copies = schedule.knob("copies", whole <= kStraightRow ? std::max<std::int64_t>(all, 1) : 4);
+  const std::vector<double> flops = flops_by_pass(region, axes.passes);
+  const double work = std::accumulate(flops.begin(), flops.end(), 0.0);
+  const auto written = [&](std::int64_t usual) {
+    return work * double(usual) > kWrittenWorkOfRows ? std::int64_t{1} : usual;
+  };
+  s.copies =
+      schedule.knob("copies", written(whole <= kStraightRow ? std::max<std::int64_t>(all, 1) : 4));
   s.straight = length.constant() && all <= s.copies;
   s.copies = s.straight ? std::max<std::int64_t>(all, 1) : s.copies;
   s.accumulators = s.copies;
   // The steps that combine the lanes of one row overlap with those of the next.
-  s.points = s.tile_axis < 0 ? 1
-                             : schedule.knob("rows", whole <= 2              ? 4
-                                                     : whole <= kStraightRow ? 2
-                                                                             : 1);
+  const std::int64_t points = whole <= 2 ? 4 : whole <= kStraightRow ? 2 : 1;
+  s.points = s.tile_axis < 0
+                 ? 1
+                 : schedule.knob("rows", written(s.copies * points) > 1 ? points : 1);
   const std::int64_t row = about(points_of(region, axes.passes.reduced));
   s.chunk = kRowElements / std::max<std::int64_t>(1, row);
   // Values are kept while a row of them fits into half of the second-level cache.
@@ -59,7 +70,6 @@ SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedul
   // for the next rows.
   const bool useful = bytes >= 2048 && bytes <= target.l2_bytes / 4;
   if (s.tile_axis >= 0 && axes.passes.count > 1 && schedule.knob("prefetch", useful) != 0) {
-    const std::vector<double> flops = flops_by_pass(region, axes.passes);
     const auto most = std::max_element(flops.begin(), flops.end());
     s.prefetching = most == flops.begin() ? -1 : int(most - flops.begin());
   }

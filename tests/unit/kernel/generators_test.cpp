@@ -197,6 +197,41 @@ TEST(Generators, FewShortRowsStayInRegisters) {
   EXPECT_EQ(applied(c.program, Op::Exp), rows * vectors);
 }
 
+/// x * x + x, times x plus x, and so on.
+NodeId polynomial_of(Graph& g, NodeId x, int steps) {
+  NodeId value = x;
+  for (int i = 0; i < steps; ++i)
+    value = g.binary(Op::Add, g.binary(Op::Mul, value, x), x);
+  return value;
+}
+
+TEST(Generators, MuchCodeOfAShortRowIsALoop) {
+  const auto products = [](int steps) {
+    Graph g;
+    const NodeId x = g.input("x", DType::F32, {100, 33});
+    g.outputs = {g.reduce(Op::ReduceSum, polynomial_of(g, x, steps), {1})};
+    const auto c =
+        rows_generator().lower(only_region_of(g).region, parse_schedule("rows"), target());
+    EXPECT_TRUE(c.ok) << c.reason;
+    return applied(c.program, Op::Mul);
+  };
+  EXPECT_GE(products(4), 4 * 8) << "vectors of several rows";
+  EXPECT_LE(products(300), 300 * 3) << "one vector, and what is left of a row";
+}
+
+TEST(Generators, LongCodeOfFewPointsHasOneVector) {
+  const auto vectors = [](std::int64_t points, int steps) {
+    Graph g;
+    g.outputs = {polynomial_of(g, g.input("x", DType::F32, {points}), steps)};
+    const auto c = lower_greedily(only_region_of(g).region, target());
+    EXPECT_EQ(c.schedule.generator, "elementwise");
+    return c.schedule.knob("vectors", 4);
+  };
+  EXPECT_EQ(vectors(500, 200), 1);
+  EXPECT_GT(vectors(500, 4), 1) << "of little code";
+  EXPECT_GT(vectors(50000, 200), 1) << "of many points";
+}
+
 TEST(Generators, LongRowsKeepTheirExponentials) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 4096});
