@@ -413,8 +413,8 @@ private:
     return is_score(score) && std::ranges::any_of(columns_[score], std::identity{});
   }
 
-  /// By node and dim: whether a sum's columns lie along it, of a sum or of what is computed in place
-  /// of sums, scores included.
+  /// By node and dim: whether a sum's columns lie along it, of a sum or of what is computed in
+  /// place of sums, scores included.
   void find_columns() {
     columns_.assign(graph_.size(), {});
     for (NodeId id = 0; id < graph_.size(); ++id) {

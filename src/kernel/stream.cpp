@@ -742,8 +742,8 @@ public:
   std::string name() const override { return "stream"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const FoundStream found =
-        find_stream(in_few_passes(region, StreamTakes::RoundedVectors), StreamTakes::RoundedVectors);
+    const FoundStream found = find_stream(in_few_passes(region, StreamTakes::RoundedVectors),
+                                          StreamTakes::RoundedVectors);
     if (!found.ok || !stream_refused(found.form).empty())
       return {};
     return stream_space(found.form, target,

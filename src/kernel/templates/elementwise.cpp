@@ -211,8 +211,7 @@ protected:
         add({{"vectors", vectors}, {"chunk", kChunkOfRow / 4}});
       return out;
     }
-    const int lanes =
-        vector < 0 ? 1 : lanes_for(region, all_stages(region), target.vector_bytes);
+    const int lanes = vector < 0 ? 1 : lanes_for(region, all_stages(region), target.vector_bytes);
     for (int vectors = 1; vectors <= 8; vectors *= 2)
       for (std::int64_t chunk = kChunkOfRow / 4; chunk <= 4 * kChunkOfRow; chunk *= 4)
         if (!is_long_for_few(region, lanes, vectors))

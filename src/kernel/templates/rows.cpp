@@ -57,9 +57,8 @@ SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedul
   s.accumulators = s.copies;
   // The steps that combine the lanes of one row overlap with those of the next.
   const std::int64_t points = whole <= 2 ? 4 : whole <= kStraightRow ? 2 : 1;
-  s.points = s.tile_axis < 0
-                 ? 1
-                 : schedule.knob("rows", written(s.copies * points) > 1 ? points : 1);
+  s.points =
+      s.tile_axis < 0 ? 1 : schedule.knob("rows", written(s.copies * points) > 1 ? points : 1);
   const std::int64_t row = about(points_of(region, axes.passes.reduced));
   s.chunk = kRowElements / std::max<std::int64_t>(1, row);
   // Values are kept while a row of them fits into half of the second-level cache.

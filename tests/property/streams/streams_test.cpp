@@ -140,8 +140,9 @@ TEST(StreamsOf16Bits, MakeTheScoresOnceAsThoseOf32Do) {
 
 TEST(StreamsOf16Bits, TakeOnePassWhereTheyMayBeRoundedBeforeTheyAreDivided) {
   const kernel::Region region = forward(DType::BF16, Mask::None);
-  const auto found = kernel::find_stream(
-      kernel::prepared_for_stream(region, StreamTakes::RoundedVectors), StreamTakes::RoundedVectors);
+  const auto found =
+      kernel::find_stream(kernel::prepared_for_stream(region, StreamTakes::RoundedVectors),
+                          StreamTakes::RoundedVectors);
   ASSERT_TRUE(found.ok) << found.reason;
   EXPECT_EQ(found.form.passes, 1);
   const auto exact = kernel::find_stream(kernel::prepared_for_stream(region, StreamTakes::Vectors),
