@@ -325,7 +325,15 @@ private:
 } // namespace
 
 Graph with_own_maxima(const Graph& graph) {
-  return OwnMaxima(graph).run();
+  const auto is_largest = [&](NodeId id) {
+    while (is_movement(graph[id].op) || graph[id].op == Op::StopGradient)
+      id = graph[id].inputs[0];
+    return graph[id].op == Op::ReduceMax;
+  };
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (graph[id].op == Op::Max && std::ranges::any_of(graph[id].inputs, is_largest))
+      return OwnMaxima(graph).run();
+  return graph;
 }
 
 } // namespace egret::compiler

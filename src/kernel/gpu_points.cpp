@@ -166,28 +166,36 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
                          DType dtype, std::int64_t times, bool cached) {
     const auto size = std::int64_t(size_of(dtype));
     std::set<std::int64_t> lines;
+    std::vector<std::optional<std::int64_t>> strides;
+    for (const int axis : f.order)
+      strides.push_back(stride_along(axis));
     bool varies = false;
     for (int thread = 0; thread < kThreadsReadingTogether; ++thread) {
       const std::vector<Expr> at = unflatten(Expr(thread), extents);
       std::map<int, std::int64_t> point;
-      std::int64_t apart = 0;
+      std::int64_t place = 0;
+      bool divided = false;
       for (std::size_t i = 0; i < extents.size(); ++i) {
-        const int axis = f.order[i];
-        const std::int64_t n = at[i].value() * (axis == f.tile ? lanes : 1);
-        const std::optional<std::int64_t> stride = stride_along(axis);
-        varies = varies || (n > 0 && stride != 0);
-        apart += n * size * stride.value_or(kPointLine);
-        point[axis] = n;
+        const std::int64_t n = at[i].value() * (f.order[i] == f.tile ? lanes : 1);
+        varies = varies || (n > 0 && strides[i] != 0);
+        divided = divided || (n > 0 && !strides[i]);
+        place += n * size * strides[i].value_or(kPointLine);
+        point[f.order[i]] = n;
       }
-      // What is divided, as places of windows are, has no one stride.
-      const Expr place = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
-        if (!v.is_axis())
-          return std::nullopt;
-        const auto found = point.find(axes[std::size_t(v.axis_number())]);
-        return Expr(found == point.end() ? 0 : found->second);
-      });
-      lines.insert(
-          floordiv(Expr(place.is_constant() ? place.value() * size : apart), kPointLine).value());
+      if (divided) { // as places of windows are: they have no one stride
+        const Expr exact = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
+          if (!v.is_axis())
+            return std::nullopt;
+          const auto found = point.find(axes[std::size_t(v.axis_number())]);
+          return Expr(found == point.end() ? 0 : found->second);
+        });
+        const Expr none = substitute(offset, [](const Expr& v) -> std::optional<Expr> {
+          return v.is_axis() ? std::optional(Expr(0)) : std::nullopt;
+        });
+        const Expr apart = exact - none;
+        place = apart.is_constant() ? apart.value() * size : place;
+      }
+      lines.insert(floordiv(Expr(place), kPointLine).value());
     }
     const std::int64_t line = cached ? kCachedLines : 1;
     touched += times * ((std::int64_t(lines.size()) + line - 1) / line);
