@@ -2,6 +2,7 @@
 
 #include "compiler/affine_view.h"
 #include "compiler/search/machine.h"
+#include "compiler/split_reductions.h"
 #include "compiler/views.h"
 #include "egret/passes.h"
 
@@ -80,7 +81,8 @@ public:
     if (sum.op != Op::ReduceSum || facts_.product_of(placed.base) != sum.inputs[0] ||
         facts_.is_output(placed.base) || facts_.uses(placed.base).size() != 1 ||
         !has_windows(placed.map) || !has_constant_extents(placed.map.dims) ||
-        !has_constant_extents(graph_[sum.inputs[0]].shape) || !is_zero_beside(placed.map, sum))
+        !has_constant_extents(graph_[sum.inputs[0]].shape) || !is_zero_beside(placed.map, sum) ||
+        splits_scores(placed.map, sum))
       return std::nullopt;
     std::vector<std::size_t> dims; // of the placed box that are left
     for (std::size_t d = 0; d < placed.map.dims.size(); ++d)
@@ -102,6 +104,16 @@ private:
   static bool has_windows(const IndexMap& map) {
     return std::any_of(map.coords.begin(), map.coords.end(),
                        [](const Expr& at) { return variables_of(at).size() > 1; });
+  }
+
+  /// Whether an axis is only split, as heads into groups that share a key, of a sum over what is
+  /// made of products larger than their factors, as scores are: a kernel that goes along these
+  /// products without storing them (streaming.h) has their axes as they are.
+  bool splits_scores(const IndexMap& map, const Node& sum) const {
+    return elements_of(map.dims) == elements_of(sum.shape) &&
+           std::ranges::any_of(graph_[sum.inputs[0]].inputs, [&](NodeId factor) {
+             return is_made_of_large_products(facts_, factor);
+           });
   }
 
   /// Whether all holes are zeros and each of their conditions fails only where some coordinate lies

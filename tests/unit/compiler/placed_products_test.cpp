@@ -9,6 +9,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
+#include "egret/passes.h"
 #include "support/equal_values.h"
 #include "support/graph_runner.h"
 #include "support/random_graph.h"
@@ -301,6 +302,24 @@ TEST(AffineViews, ReadWhereTheCoordinatesSay) {
       }
   EXPECT_FALSE(is_affine_view({Expr::axis(0, 4), Expr::axis(0, 4)}));
   EXPECT_FALSE(is_affine_view({floordiv(Expr::axis(0, 4), Expr(2))}));
+}
+
+/// Heads that share keys add up their gradients: not together with a sum over the scores, whose
+/// kernels would have to store them.
+TEST(PlacedProducts, LeaveGroupsOfHeadsToStreams) {
+  egret::Graph cx;
+  const auto heads = [&](std::int64_t n, const char* name) {
+    return cx.tensor({2, n, 512, 64}, DType::BF16, name);
+  };
+  const Tensor q = heads(8, "q"), v = heads(2, "v");
+  Tensor k = heads(2, "k");
+  k.set_requires_grad();
+  const auto shared = [](const Tensor& t) { return repeat_interleave(t.to(DType::F32), 4, 1); };
+  const Tensor s = matmul(q.to(DType::F32), shared(k).transpose()).to(DType::BF16).to(DType::F32);
+  const Tensor y = matmul(softmax(s).to(DType::BF16).to(DType::F32), shared(v));
+  grad((y * y).sum(), k).retrieve();
+  const Graph g = passes::normalize()(ir::parse_graph(cx.text()));
+  EXPECT_EQ(ir::print(with_placed_products(g, backend::cuda::known_target(90))), ir::print(g));
 }
 
 } // namespace
