@@ -300,7 +300,7 @@ constexpr std::array kPasses = {
   Pass{"normalize", Phase::Graph, "dead nodes, identities and repeated values leave",
        nullptr, [](C& c) { c.ops_before_normal_form = c.graph.size(); c.graph = passes::normalize()(c.graph); },
        kDevelopers, verify_graph, print_graph},
-  Pass{"split-reductions", Phase::Graph, "sums and maxima over joined values, some made of large products, are taken of each piece",
+  Pass{"split-reductions", Phase::Graph, "sums and maxima over concatenations, some of large products, are taken of each operand",
        nullptr, [](C& c) { c.graph = split_reductions(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"resolve-slices", Phase::Graph, "slices of joined values are taken of the piece that lies there",
        nullptr, [](C& c) { c.graph = resolve_slices(c.graph); }, kDevelopers, verify_graph, print_graph},

@@ -17,8 +17,8 @@ using ir::NodeId;
 
 namespace {
 
-/// Pieces of more joints, and values of more nodes, are not looked at.
-constexpr std::size_t kMostPieces = 4, kMostSeen = 256;
+/// Concatenations of more operands, and values of more nodes, are not looked at.
+constexpr std::size_t kMostOperands = 4, kMostSeen = 256;
 
 class ReductionSplitter {
 public:
@@ -32,13 +32,13 @@ public:
       if (!joints)
         return out.add(node.op, operands, node.attrs);
       any = true;
-      return pieces(out, node, operands[0], *joints);
+      return by_operand(out, node, operands[0], *joints);
     });
     return any ? split : graph_;
   }
 
 private:
-  /// Where, along the reduced axis, one piece ends and the next one begins.
+  /// Where, along the reduced axis, one operand ends and the next one begins.
   std::optional<std::set<std::int64_t>> joints_of(const Node& node) {
     if ((node.op != Op::ReduceSum && node.op != Op::ReduceMax) || !is_float(node.dtype) ||
         node.attrs.axes.size() != 1)
@@ -72,17 +72,17 @@ private:
         padded.push_back(value.inputs[0]);
       }
     }
-    if (joints.empty() || joints.size() >= kMostPieces)
+    if (joints.empty() || joints.size() >= kMostOperands)
       return std::nullopt;
     if (!facts_)
       facts_.emplace(graph_);
     const bool large = std::ranges::any_of(
-        padded, [&](NodeId piece) { return is_made_of_large_products(*facts_, piece); });
+        padded, [&](NodeId id) { return is_made_of_large_products(*facts_, id); });
     return large ? std::optional(joints) : std::nullopt;
   }
 
-  NodeId pieces(Graph& out, const Node& node, NodeId operand,
-                const std::set<std::int64_t>& joints) const {
+  NodeId by_operand(Graph& out, const Node& node, NodeId operand,
+                    const std::set<std::int64_t>& joints) const {
     const auto axis = static_cast<std::size_t>(node.attrs.axes[0]);
     Box box = *whole_box(graph_[node.inputs[0]].shape);
     std::vector<std::int64_t> ends(joints.begin(), joints.end());
@@ -91,9 +91,9 @@ private:
     for (std::int64_t begin = 0; const std::int64_t end : ends) {
       box[axis] = {begin, end};
       begin = end;
-      const NodeId piece = shrink_to(out, operand, box);
-      const NodeId own = box[axis].extent() == 1 ? out.reshape(piece, node.shape)
-                                                 : out.reduce(node.op, piece, node.attrs.axes);
+      const NodeId slice = shrink_to(out, operand, box);
+      const NodeId own = box[axis].extent() == 1 ? out.reshape(slice, node.shape)
+                                                 : out.reduce(node.op, slice, node.attrs.axes);
       const Op joined = node.op == Op::ReduceSum ? Op::Add : Op::Max;
       all = all == ir::kNoNode ? own : out.binary(joined, all, own);
     }

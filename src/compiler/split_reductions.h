@@ -1,6 +1,6 @@
-// Reductions over joined values, such as a softmax over attention's scores beside a column of
-// sinks, are taken of each piece alone, so that a piece made of products can be gone along without
-// being stored (streaming.h).
+// Reductions over concatenations, such as a softmax over attention's scores beside a column of
+// sinks, are taken of each operand alone, so that an operand made of products need not be stored
+// (streaming.h).
 #pragma once
 
 #include "egret/ir.h"
@@ -10,9 +10,9 @@ namespace egret::compiler {
 class GraphFacts;
 
 /// The graph in which a sum or a maximum over a concatenation along the reduced axis, or over what
-/// is computed element by element of one, is that of the pieces' own sums or maxima: where a piece
-/// is computed of products that have more elements than their factors, and there are few pieces.
-/// The pieces are slices of the whole: resolve_slices() takes them of what was joined.
+/// is computed element by element of one, is that of the operands' own sums or maxima: where an
+/// operand is computed of products that have more elements than their factors, and operands are
+/// few. They are slices of the concatenation: resolve_slices() takes them of its operands.
 ir::Graph split_reductions(const ir::Graph& graph);
 
 /// Whether a value is computed, element by element and through movement, of products that have more

@@ -213,8 +213,8 @@ TEST(Fusions, ValuesOfALargeConcatenationThatAProductReadsAreStored) {
   EXPECT_EQ(many.first, many.second);
 }
 
-/// A factor of 16 bits that is read many times is stored as one: its pieces are computed there.
-TEST(Fusions, PiecesOfAConcatenationThatIsStoredAsAFactorAreComputedInIt) {
+/// A factor of 16 bits that is read many times is stored as one: its operands are computed there.
+TEST(Fusions, OperandsOfAConcatenationThatIsStoredAsAFactorAreComputedInIt) {
   for (const DType type : {DType::BF16, DType::F32}) {
     Graph g;
     const auto value = [&](Op op, std::int64_t before) {

@@ -1,5 +1,5 @@
-// Softmaxes over joined scores become streams over each piece: reductions over concatenations are
-// split (split_reductions.h), and each piece is summed with its own maximum (own_maxima.h).
+// Softmaxes over concatenated scores become a stream for each operand: reductions over them are
+// split (split_reductions.h), and each operand is summed with its own maximum (own_maxima.h).
 #include "compiler/own_maxima.h"
 
 #include "backend/reference/reference.h"
@@ -209,8 +209,8 @@ TEST(OwnMaxima, AreLeftWhereTheMaximumIsOfSomethingElse) {
   EXPECT_EQ(ir::print(with_own_maxima(g)), ir::print(g));
 }
 
-TEST(SplitReductions, AreOfFewPiecesMadeOfProducts) {
-  Graph g; // pieces in memory: one kernel reads them all
+TEST(SplitReductions, AreOfFewOperandsMadeOfProducts) {
+  Graph g; // operands in memory: one kernel reads them all
   const NodeId a = g.input("a", DType::F32, {kRows, 40}), b = g.input("b", DType::F32, {kRows, 1});
   g.outputs = {softmax(g, joined(g, a, b, 40, 1))};
   EXPECT_EQ(ir::print(split_reductions(g)), ir::print(g));
