@@ -68,7 +68,11 @@ private:
       return std::nullopt;
     for (std::size_t l = 0; l < leaves.size(); ++l) {
       if (leaves[l].divides || facts_.product_of(leaves[l].base) == ir::kNoNode ||
-          !leaves[l].depends(places) || !is_larger_than_its_factors(leaves[l].base))
+          !leaves[l].depends(places))
+        continue;
+      // Other products are made once anyway, and a sum that read their factors instead would wait
+      // for what overwrites these.
+      if (!is_larger_than_its_factors(facts_, leaves[l].base))
         continue;
       std::vector<Leaf> rest = leaves;
       rest.erase(rest.begin() + std::ptrdiff_t(l));
@@ -81,15 +85,6 @@ private:
               return shorter;
     }
     return std::nullopt;
-  }
-
-  /// Like the scores of attention. Other products are made once anyway, and a sum that read their
-  /// factors instead would wait for what overwrites these.
-  bool is_larger_than_its_factors(NodeId sum) const {
-    const Node& product = graph_[facts_.product_of(sum)];
-    return std::all_of(product.inputs.begin(), product.inputs.end(), [&](NodeId factor) {
-      return elements_of(graph_[sum].shape) > elements_of(graph_[facts_.view(factor).base].shape);
-    });
   }
 
   std::optional<Terms> apart(const Leaf& product, std::vector<Leaf> leaves,

@@ -15,6 +15,8 @@ namespace {
 constexpr int kSummed = -2;
 /// Products of more factors are not read.
 constexpr std::size_t kMostFactors = 64;
+/// Values that are looked at for large products.
+constexpr std::size_t kMostLookedAt = 256;
 
 } // namespace
 
@@ -31,6 +33,30 @@ std::vector<int> own_axes(const Graph& graph, NodeId id) {
   for (std::size_t i = 0; i < graph[id].shape.size(); ++i)
     axis.push_back(is_unit(graph[id].shape[i]) ? -1 : int(i));
   return axis;
+}
+
+bool is_larger_than_its_factors(const GraphFacts& facts, NodeId sum) {
+  const Graph& graph = facts.graph();
+  return std::ranges::all_of(graph[facts.product_of(sum)].inputs, [&](NodeId factor) {
+    return elements_of(graph[sum].shape) > elements_of(graph[facts.view(factor).base].shape);
+  });
+}
+
+bool is_made_of_large_products(const GraphFacts& facts, NodeId id) {
+  const Graph& graph = facts.graph();
+  std::set<NodeId> seen;
+  std::vector<NodeId> waiting{id};
+  while (!waiting.empty() && seen.size() < kMostLookedAt) {
+    const NodeId base = facts.view(waiting.back()).base;
+    waiting.pop_back();
+    if (!seen.insert(base).second)
+      continue;
+    if (is_elementwise(graph[base].op))
+      waiting.insert(waiting.end(), graph[base].inputs.begin(), graph[base].inputs.end());
+    else if (facts.product_of(base) != ir::kNoNode && is_larger_than_its_factors(facts, base))
+      return true;
+  }
+  return false;
 }
 
 SumBox::SumBox(const Graph& graph, NodeId sum)

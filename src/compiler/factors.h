@@ -15,6 +15,12 @@ std::set<int> summed_axes(const ir::Node& reduce);
 /// The dims of a value as axes of a box of its own; -1 for those of size 1.
 std::vector<int> own_axes(const ir::Graph& graph, ir::NodeId id);
 
+/// Whether a sum of products (GraphFacts::product_of) has more elements than each of their factors,
+/// as the scores of attention have.
+bool is_larger_than_its_factors(const GraphFacts& facts, ir::NodeId sum);
+/// Whether a value is computed of such a sum, element by element and through movement.
+bool is_made_of_large_products(const GraphFacts& facts, ir::NodeId id);
+
 /// The operand of a sum: its dims as axes, their extents, and which are summed but for those of
 /// size 1.
 struct SumBox {

@@ -1,7 +1,6 @@
 #include "compiler/own_maxima.h"
 
 #include "compiler/factors.h"
-#include "compiler/split_reductions.h"
 #include "compiler/views.h"
 #include "ir/structure.h"
 

@@ -1,8 +1,8 @@
 #include "compiler/placed_products.h"
 
 #include "compiler/affine_view.h"
+#include "compiler/factors.h"
 #include "compiler/search/machine.h"
-#include "compiler/split_reductions.h"
 #include "compiler/views.h"
 #include "egret/passes.h"
 

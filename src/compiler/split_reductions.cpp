@@ -1,6 +1,7 @@
 #include "compiler/split_reductions.h"
 
 #include "compiler/boxes.h"
+#include "compiler/factors.h"
 #include "compiler/views.h"
 #include "ir/structure.h"
 
@@ -105,31 +106,6 @@ private:
 };
 
 } // namespace
-
-bool is_made_of_large_products(const GraphFacts& facts, NodeId id) {
-  const Graph& graph = facts.graph();
-  std::set<NodeId> seen;
-  std::vector<NodeId> waiting{id};
-  while (!waiting.empty() && seen.size() < kMostSeen) {
-    const NodeId base = facts.view(waiting.back()).base;
-    waiting.pop_back();
-    if (!seen.insert(base).second)
-      continue;
-    const Node& value = graph[base];
-    if (is_elementwise(value.op)) {
-      waiting.insert(waiting.end(), value.inputs.begin(), value.inputs.end());
-      continue;
-    }
-    if (value.op != Op::ReduceSum || facts.product_of(base) == ir::kNoNode)
-      continue;
-    const std::vector<NodeId>& factors = graph[facts.product_of(base)].inputs;
-    if (std::ranges::all_of(factors, [&](NodeId factor) {
-          return elements_of(value.shape) > elements_of(graph[facts.view(factor).base].shape);
-        }))
-      return true;
-  }
-  return false;
-}
 
 Graph split_reductions(const Graph& graph) {
   return ReductionSplitter(graph).run();

@@ -213,19 +213,24 @@ ValueId OnesweepSort::needed(const Expr& row) {
                   {none, sweep_number(b_, DType::I64, std::int64_t{1} << (passes_ - 1)), moved});
 }
 
+/// Of the bits of needed(): those of this pass and later ones, from bit 0 on, and those of the
+/// passes before.
+OnesweepSort::PassBits OnesweepSort::bits_at(const Expr& pass, ValueId needed) {
+  const ValueId one = sweep_number(b_, DType::I64, 1), number = b_.index(pass, DType::I64, 1);
+  const ValueId below = sweep_difference(b_, b_.apply(Op::Shl, DType::I64, {one, number}), one);
+  return {b_.apply(Op::Shr, DType::I64, {needed, number}),
+          b_.apply(Op::And, DType::I64, {needed, below})};
+}
+
 /// Where blocks wait for those that made the pass before. Passes of one row that move nothing are
 /// the same for all of them.
 std::vector<Guard> OnesweepSort::met_before(const Expr& pass) {
   if (needed_ < 0)
     return {{pass, Expr(1), Expr(passes_)}};
-  const auto integer = [&](Op op, ValueId x, ValueId y) {
-    return b_.apply(op, DType::I64, {x, y});
-  };
-  const ValueId one = sweep_number(b_, DType::I64, 1), place = b_.index(pass, DType::I64, 1);
-  const ValueId now = integer(Op::And, integer(Op::Shr, needed_, place), one);
-  const ValueId below =
-      integer(Op::And, needed_, sweep_difference(b_, integer(Op::Shl, one, place), one));
-  const ValueId none = b_.apply(Op::Eq, DType::Bool, {below, sweep_number(b_, DType::I64, 0)});
+  const PassBits bits = bits_at(pass, needed_);
+  const ValueId now = b_.apply(Op::And, DType::I64, {bits.from, sweep_number(b_, DType::I64, 1)});
+  const ValueId none =
+      b_.apply(Op::Eq, DType::Bool, {bits.before, sweep_number(b_, DType::I64, 0)});
   return {{value_symbol(now), Expr(1), Expr(2)},
           {value_symbol(b_.cast(none, DType::I32)), Expr(0), Expr(1)}};
 }
@@ -234,15 +239,9 @@ void OnesweepSort::pass(const Expr& pass, const GridSort::Sink& sink) {
   const auto integer = [&](Op op, ValueId x, ValueId y) {
     return b_.apply(op, DType::I64, {x, y});
   };
-  const ValueId one = sweep_number(b_, DType::I64, 1), place = b_.index(pass, DType::I64, 1);
-  const auto now_and_later = [&](ValueId needed) {
-    const ValueId rest = integer(Op::Shr, needed, place);
-    return std::pair{integer(Op::And, rest, one), integer(Op::Shr, rest, one)};
-  };
+  const ValueId one = sweep_number(b_, DType::I64, 1);
   // The half that the needed passes before this one left the elements in.
-  const auto half_of = [&](ValueId needed) {
-    const ValueId below = sweep_difference(b_, integer(Op::Shl, one, place), one);
-    ValueId parity = integer(Op::And, needed, below);
+  const auto half_of = [&](ValueId parity) {
     for (const std::int64_t distance : {16, 8, 4, 2, 1})
       parity = integer(Op::Xor, parity,
                        integer(Op::Shr, parity, sweep_number(b_, DType::I64, distance)));
@@ -250,10 +249,10 @@ void OnesweepSort::pass(const Expr& pass, const GridSort::Sink& sink) {
   };
   b_.grid_loop(Expr(rows_ * tiles_), [&](const Expr& flat) {
     const Expr row = floordiv(flat, Expr(tiles_));
-    const ValueId moves = needed_ >= 0 ? needed_ : needed(row);
-    const auto [now, later] = now_and_later(moves);
+    const PassBits bits = bits_at(pass, needed_ >= 0 ? needed_ : needed(row));
+    const ValueId now = integer(Op::And, bits.from, one), later = integer(Op::Shr, bits.from, one);
     b_.when({{value_symbol(now), Expr(1), Expr(2)}}, [&] {
-      move(pass, row, floormod(flat, Expr(tiles_)), value_symbol(half_of(moves)),
+      move(pass, row, floormod(flat, Expr(tiles_)), value_symbol(half_of(bits.before)),
            value_symbol(later), sink);
     });
   });

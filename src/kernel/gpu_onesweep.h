@@ -33,6 +33,10 @@ private:
   void count(const GridSort::Word& word);
   void total();
   ValueId needed(const Expr& row);
+  struct PassBits {
+    ValueId from, before;
+  };
+  PassBits bits_at(const Expr& pass, ValueId needed);
   std::vector<Guard> met_before(const Expr& pass);
   void pass(const Expr& pass, const GridSort::Sink& sink);
   void move(const Expr& pass, const Expr& row, const Expr& number, const Expr& from_half,

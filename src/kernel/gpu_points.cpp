@@ -182,7 +182,7 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
         place += n * size * strides[i].value_or(kPointLine);
         point[f.order[i]] = n;
       }
-      if (divided) { // as places of windows are: they have no one stride
+      if (divided) { // as offsets into windows are: they have no one stride
         const Expr exact = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
           if (!v.is_axis())
             return std::nullopt;

@@ -7,6 +7,7 @@
 #include "kernel/families.h"
 #include "kernel/gpu_radix.h"
 #include "kernel/gpu_scatter_fixed.h"
+#include "kernel/gpu_scatter_time.h"
 #include "kernel/knobs.h"
 
 #include <algorithm>
@@ -61,8 +62,6 @@ void GpuScatter::combine_with_output(const Expr& element, const std::vector<Guar
 namespace {
 
 constexpr int kWarp = 32;
-/// Groups of blocks whose sums a thread adds up, and elements for which warps do.
-constexpr std::int64_t kFewGroups = 8, kMostOfWarps = 1 << 16;
 
 // --- Few elements: counters of each thread
 
@@ -177,7 +176,8 @@ private:
     const bool numbers = f_.state == DType::F32 || f_.state == DType::F64 ||
                          f_.state == DType::I32 || f_.state == DType::I64 ||
                          f_.state == DType::U32 || f_.state == DType::U64;
-    const bool warps = numbers && s_.groups > kFewGroups && about(count) <= kMostOfWarps;
+    const bool warps =
+        numbers && s_.groups > kFewScatterGroups && about(count) <= kMostScatteredByWarps;
     const Expr lane = warps ? floormod(thread_, Expr(kWarp)) : Expr(0), step(warps ? kWarp : 1);
     const auto deliver = [&](const Expr& element) {
       const VarId state = b_.variable({f_.state, 1});
@@ -246,6 +246,11 @@ int columns_across(const ScatterForm& form, int threads) {
   return std::min(across, threads);
 }
 
+/// Of the counters of a block, for a known number of elements.
+std::int64_t private_bytes(const ScatterForm& form, int threads) {
+  return form.bins.value() * threads * std::int64_t(std::max<std::size_t>(4, size_of(form.state)));
+}
+
 /// Why updates cannot be combined in counters of each thread; empty when they can.
 std::string refused_private(const ScatterForm& form, int threads, const Target& target) {
   if (!form.monoid)
@@ -254,89 +259,10 @@ std::string refused_private(const ScatterForm& form, int threads, const Target& 
     return "it is not known how many elements there are";
   if (!std::has_single_bit(unsigned(threads)))
     return "threads that are no power of two";
-  const std::int64_t bytes =
-      form.bins.value() * threads * std::int64_t(std::max<std::size_t>(4, size_of(form.state)));
-  return bytes > target.block_shared_bytes - 8192 ? "more counters than a block can have" : "";
+  return private_bytes(form, threads) > target.block_shared_bytes - 8192
+             ? "more counters than a block can have"
+             : "";
 }
-
-/// Estimates of how long the ways take that are right for sums of floats, in seconds of an H200;
-/// fitted to bench/results/2026-11-29-gpu.md, "Scatters by estimate".
-class UpdateTimes {
-public:
-  UpdateTimes(const ScatterForm& form, const Region& region, const Target& target)
-      : updates_(double(about(form.update_count))), columns_(double(about(form.column_count))),
-        bins_(std::max(1.0, double(about(form.bins)))), workers_(target.workers),
-        flops_(flops_of(region.stages[std::size_t(form.stage)])), target_(target) {}
-
-  double numbers() const { return updates_ * columns_; }
-
-  /// Counters of each thread: each clears those of its bins, makes its updates one after the other,
-  /// and adds up what its block has of some bins; the grid adds up what groups of blocks have.
-  double counters(int threads, int across, double groups, std::int64_t bytes) const {
-    constexpr double kLeast = 4.5e-6, kBin = 21e-9, kUpdate = 39e-9, kFlop = 5e-9, kFreeFlops = 2,
-                     kAdded = 0.116e-6, kPart = 4e-12, kBytes = 4e12;
-    const double tiles = std::ceil(columns_ / across), slices = double(threads) / across,
-                 blocks =
-                     std::clamp(double(target_.shared_bytes) / double(bytes + 1024), 1.0, 16.0),
-                 rounds = std::ceil(groups * tiles / (workers_ * std::floor(blocks))),
-                 serial = std::ceil(updates_ / (groups * slices)), elements = bins_ * columns_;
-    const bool warps = groups > kFewGroups && elements <= kMostOfWarps;
-    const double adders = groups * tiles * threads / (warps ? kWarp : 1),
-                 added = std::ceil(elements / adders) * std::ceil(groups / (warps ? kWarp : 2));
-    return kLeast +
-           rounds * ((bins_ + std::max(bins_, slices)) * kBin +
-                     serial * (kUpdate + kFlop * std::max(0.0, flops_ - kFreeFlops))) +
-           added * kAdded + elements * groups * kPart + 4 * numbers() / kBytes;
-  }
-  /// Two atomic operations a number, or one for a maximum: sectors of memory, which wait for each
-  /// other where few bins have many updates.
-  double integers(bool by_update, Monoid monoid) const {
-    constexpr double kLeast = 9e-6, kSector = 50e-12, kMeet = 24e-9, kSectorNumbers = 8,
-                     kMeetAlone = 90e-9, kMostAlone = 400e-12, kElement = 10e-12;
-    constexpr double kLeastOfOne = 5.5e-6, kOne = 0.4;
-    const double sectors = updates_ * (by_update ? std::ceil(columns_ / kSectorNumbers) : columns_);
-    const double each =
-        columns_ > 1 ? kSector + kMeet / bins_ : std::min(kSector + kMeetAlone / bins_, kMostAlone);
-    return bins_ * columns_ * kElement +
-           (monoid == Monoid::Sum ? kLeast + sectors * each : kLeastOfOne + kOne * sectors * each);
-  }
-  /// Buckets of rows, which overflow where few bins have many updates.
-  double rows() const {
-    constexpr double kLeast = 9e-6, kRow = 65e-12, kNumber = 1.3e-12, kOverfull = 120e-9;
-    return kLeast + updates_ * kRow + numbers() * kNumber + updates_ / bins_ * kOverfull;
-  }
-  double sorted() const {
-    constexpr double kLeast = 25e-6, kRow = 100e-12, kNumber = 1.5e-12;
-    return kLeast + updates_ * kRow + numbers() * kNumber;
-  }
-  /// Tables of blocks in shared memory, each of which is added to the output in the end, and
-  /// atomic operations on the output itself.
-  double tables(double groups, double elements) const {
-    return kTablesLeast + numbers() * point() / std::min(groups, workers_) +
-           groups * elements * kDelivered;
-  }
-  double atomics() const {
-    constexpr double kAtomic = 40e-12;
-    return kTablesLeast + numbers() * (kAtomic + point() / workers_);
-  }
-  /// The number of tables that take least time, or one for each multiprocessor where that is no
-  /// more than twice as many.
-  double best_groups(double elements) const {
-    const double best = std::sqrt(numbers() * point() / (elements * kDelivered));
-    return best >= workers_ / 2 ? std::max(best, workers_) : best;
-  }
-
-private:
-  /// Of a multiprocessor for an update.
-  double point() const {
-    constexpr double kInstructions = 6, kInstructionsOfFlop = 3, kInstructionsASecond = 128 * 1.7e9;
-    return (kInstructions + kInstructionsOfFlop * flops_) / kInstructionsASecond;
-  }
-
-  static constexpr double kTablesLeast = 5e-6, kDelivered = 4e-12;
-  double updates_, columns_, bins_, workers_, flops_;
-  const Target& target_;
-};
 
 /// Schedules in the order of the time that they are estimated to take; of equal ones as offered.
 class ByTime {
@@ -354,25 +280,6 @@ public:
 private:
   std::vector<std::pair<double, std::vector<Schedule>>> found_;
 };
-
-/// Estimates of how long columns with indices of their own take, in seconds of an H200.
-struct ColumnTimes {
-  double threads; ///< a thread for each: an update waits for the one before it
-  double warps;   ///< a warp for each: as many updates as it has lanes wait for those before them
-  double others;  ///< ways that share out the updates: at the least, and for an update more
-};
-
-ColumnTimes column_times(const ScatterForm& form, const Target& target) {
-  constexpr double kUpdate = 0.4e-6, kUpdates = 1.2e-6, kIssue = 1.1e-6, kLeast = 60e-6,
-                   kOther = 0.25e-9;
-  const double updates = double(about(form.update_count)),
-               columns = double(about(form.column_count)),
-               rounds = columns / (double(target.workers) * target.threads),
-               turns = std::ceil(updates / kWarp);
-  return {updates * std::max(1.0, rounds) * kUpdate,
-          turns * (kUpdates + std::max(0.0, rounds * kWarp - 0.25) * kIssue),
-          kLeast + updates * columns * kOther};
-}
 
 class GpuScatterGenerator : public Generator {
 public:
@@ -662,8 +569,7 @@ private:
       const int across = columns_across(form, threads), slices = threads / across;
       const std::int64_t tiles = (about(form.column_count) + across - 1) / across,
                          most = std::max<std::int64_t>(1, about(form.update_count) / slices);
-      const std::int64_t bytes =
-          form.bins.value() * threads * std::int64_t(std::max<std::size_t>(4, size_of(form.state)));
+      const std::int64_t bytes = private_bytes(form, threads);
       std::int64_t best = 1;
       const auto seconds = [&](std::int64_t groups) {
         return times.counters(threads, across, double(groups), bytes);

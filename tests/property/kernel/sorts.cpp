@@ -297,6 +297,24 @@ TEST(Sorts, OfAGpuLeaveOutDigitsThatAreEqual) {
   }
 }
 
+/// Passes of 64-bit keys are made where keys differ there or above; shorter keys have few passes,
+/// for which the largest and the smallest need not be found.
+TEST(Sorts, OfAGpuMakePassesOf64BitsWhereKeysDiffer) {
+  const Target target = testing::test_gpu();
+  const kernel::Generator& generator = sort_generator(target);
+  for (const DType type : {DType::U32, DType::I64}) {
+    const auto regions = testing::regions_of(order(type, {1, 150}, 150), target);
+    const kernel::Lowered lowered = generator.lower(
+        regions.at(0),
+        with_sort_schedule(generator, {{"way", 1}, {"threads", 32}, {"each", 5}, {"bits", 4}}),
+        target);
+    ASSERT_TRUE(lowered.ok) << lowered.reason;
+    EXPECT_EQ(print(lowered.program).find("reduce_threads") != std::string::npos,
+              type == DType::I64)
+        << print(lowered.program);
+  }
+}
+
 TEST(Sorts, OfAGpuSelectInSeveralLevels) {
   Rng rng(6);
   const Target target = testing::test_gpu();

@@ -292,7 +292,7 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
   }
 }
 
-/// The places of windows are divided: neighbouring results read neighbours all the same, here of
+/// Offsets into windows are divided: neighbouring results read neighbours all the same, here of
 /// what was pooled and of a table for all images.
 TEST(GpuReductions, GradientsOfWindowsAreOfOneThreadAResult) {
   egret::Graph g;
