@@ -12,8 +12,9 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <span>
+#include <set>
 #include <variant>
+#include <vector>
 
 namespace egret::compiler {
 
@@ -54,23 +55,31 @@ struct Request {
   KernelCache& cache;
 };
 
-/// The graphs that rules extracted, or the one that there is, in normal form.
+/// The cheapest graph that rules extracted, the one that they were given, and other cheap ones:
+/// what is less work by itself may be cut into worse kernels. In normal form, each once.
 CandidateGraphs candidates_in(const Compilation& program) {
-  const std::span<const ir::Graph> graphs =
-      program.extracted.empty() ? std::span(&program.graph, 1) : std::span(program.extracted);
+  std::vector<const ir::Graph*> graphs;
+  for (const ir::Graph& graph : program.extracted)
+    graphs.push_back(&graph);
+  if (!program.saturated)
+    graphs = {&program.graph};
+  else if (program.saturated->is_rewritten())
+    graphs.insert(graphs.begin() + 1, &program.graph);
+  std::set<std::uint64_t> seen;
   CandidateGraphs candidates;
-  for (const ir::Graph& graph : graphs) {
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
     Compilation one(program.options, program.target);
     one.times = program.times;
     if (graphs.size() > 1)
-      one.fusion_plan = fmt::format("graph {} of {}", candidates.size() + 1, graphs.size());
-    one.graph = graph;
+      one.fusion_plan = fmt::format("graph {} of {}", i + 1, graphs.size());
+    one.graph = *graphs[i];
     run_phase(one, Phase::Graph);
     // Inputs that the caller binds keep their slots, whether used or not.
-    ensure(one.candidate->graph().inputs().size() == graph.inputs().size() &&
-               one.candidate->graph().outputs.size() == graph.outputs.size(),
+    ensure(one.candidate->graph().inputs().size() == graphs[i]->inputs().size() &&
+               one.candidate->graph().outputs.size() == graphs[i]->outputs.size(),
            "compile: the normal form has another number of inputs or outputs");
-    candidates.push_back(std::move(one.candidate));
+    if (seen.insert(ir::canonical_hash(one.candidate->graph())).second)
+      candidates.push_back(std::move(one.candidate));
   }
   return candidates;
 }

@@ -20,9 +20,6 @@ struct Target {
   int vector_bytes = 16; ///< widest vector register
   int vector_registers = 16;
   bool has_fma = false;
-  /// Whether the cost model's choices for such a target were compared with measurements, so that
-  /// effort `quick`, which follows them, may be the default.
-  bool is_modelled = false;
   std::uint32_t capabilities = 0; ///< a bit each: see has()
   std::vector<MatrixUnit> units;  ///< one at the most of each layout and element type
   std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,

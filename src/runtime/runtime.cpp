@@ -226,8 +226,7 @@ struct Runtime::Impl {
   }
   void complete(compiler::Options& options, DeviceSet& set) const {
     const bool as_written = options.lazy || !options.fuse;
-    const Effort usual =
-        !as_written && set.device->target().is_modelled ? Effort::Quick : Effort::None;
+    const Effort usual = as_written ? Effort::None : Effort::Quick;
     options.effort = options.effort.value_or(effort.effort.value_or(usual));
     options.budget_seconds =
         checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");

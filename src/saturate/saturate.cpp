@@ -232,9 +232,10 @@ void Saturated::remember_choice(const egraph::TermGraph& terms, NodeClasses clas
 
 // Extraction changes one class at a time, and what several readers share pays only when all of them
 // change. So it also starts closer to the graph as it was given, whose e-nodes then seem cheaper;
-// of all that is found the truly cheapest are taken.
+// of all that is found the truly cheapest are taken, of equally cheap ones that which is closest to
+// what was given: an exchange of operands alone may part what kernels are alike in.
 std::vector<ir::Graph> Saturated::extract(std::size_t count) {
-  constexpr double kSeem[] = {1, 0.9, 0.5};
+  constexpr double kSeem[] = {0.5, 0.9, 1 - 1e-6};
   const egraph::CostModel cost = cost_model(terms_);
   std::set<ENode> given;
   for (const ENode& node : given_)
@@ -244,8 +245,7 @@ std::vector<ir::Graph> Saturated::extract(std::size_t count) {
     egraph::ExtractOptions options;
     options.count = count;
     options.cost = [&](egraph::FunctionId function, std::span<const egraph::Value> args) {
-      const bool was =
-          seem < 1 && given.contains(canonical({function, {args.begin(), args.end()}}));
+      const bool was = given.contains(canonical({function, {args.begin(), args.end()}}));
       return cost(function, args) * (was ? seem : 1);
     };
     for (egraph::TermGraph& terms : terms_.egraph().extract_best(roots_, options)) {
@@ -267,8 +267,10 @@ std::vector<ir::Graph> Saturated::extract(std::size_t count) {
       ensure(is.dtype == was.dtype && is.shape == was.shape, "extract: output {} changed its type",
              i);
     }
-    if (graphs.empty())
+    if (graphs.empty()) {
       remember_choice(terms, std::move(classes));
+      rewritten_ = chosen_ != given;
+    }
     graphs.push_back(std::move(graph));
   }
   return graphs;

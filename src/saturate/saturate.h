@@ -31,6 +31,8 @@ public:
   /// `count` cheap graphs at most, best first, each verified. Inputs and the order, dtypes
   /// and shapes of outputs are the graph's.
   std::vector<ir::Graph> extract(std::size_t count = 1);
+  /// Whether the cheapest graph of extract() is another one than the graph that was given.
+  bool is_rewritten() const { return rewritten_; }
 
   /// What was made when, of `most` e-nodes at the most; behind extract(), which says what was
   /// chosen. For people; needs Journal::Kept.
@@ -57,6 +59,7 @@ private:
   std::vector<Growth::Step> steps_;          ///< likewise
   NodeClasses given_classes_, chosen_classes_;
   std::set<ENode> chosen_; ///< the e-nodes of the cheapest graph
+  bool rewritten_ = false; ///< they are not those of the given one
   SaturateReport report_;
 };
 

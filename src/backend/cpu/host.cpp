@@ -160,7 +160,6 @@ Host detect_host(int workers) {
   target.vector_bytes = isa.vector_bytes;
   target.vector_registers = isa.avx512 || !isa.x86 ? 32 : 16;
   target.has_fma = isa.fma;
-  target.is_modelled = true;
   describe_units(target, isa.bf16_dot, isa.amx);
   read_caches(target);
   std::uint64_t print = hash_text(isa.cpu);

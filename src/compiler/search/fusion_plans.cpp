@@ -29,6 +29,9 @@ constexpr double kCompare = 0.8, kLeastLeft = 1, kLeastBudget = 4;
 /// are.
 constexpr double kFarBehind = 1.3;
 constexpr std::size_t kMostTried = 16;
+/// How much of the cheapest graph's time another one must take to be preferred without a
+/// measurement.
+constexpr double kClearlyLess = 0.97;
 /// Seconds for finding and predicting fusion plans, of the budget and at most.
 constexpr double kPlanShare = 0.1, kPlanSeconds = 2;
 /// Programs that are too large to give two of them data of their own: bytes on the host, and as a
@@ -218,7 +221,7 @@ struct FusionPlanSearch::Impl {
         found.push_back({std::move(c), what, ratio});
     };
     for (std::size_t f = 1; f < candidates.size(); ++f)
-      consider({static_cast<int>(f), {}}, fmt::format("graph {} of the rules", f));
+      consider({static_cast<int>(f), {}}, fmt::format("candidate graph {}", f));
     for (const Move& move : moves_in(choice.graph)) {
       if (left() < until)
         break;
@@ -396,13 +399,56 @@ struct FusionPlanSearch::Impl {
     return {};
   }
 
+  /// The greedy fusion plan of a candidate graph, with changes of layouts that are expected to pay
+  /// by far.
+  FusionPlan greedy_in(int graph) {
+    FusionPlan plan{{graph, {}}, partitioned({graph, {}})};
+    if (auto layouts = expected_layouts(plan); !layouts.empty()) {
+      plan.choice.moves = std::move(layouts);
+      plan.compilation = partitioned(plan.choice);
+    }
+    return plan;
+  }
+
+  /// Where nothing is measured: another candidate graph in place of the cheapest one, where a model
+  /// of the machine finds that its greedy fusion plan takes clearly less time than `plan`, whose
+  /// schedules are known.
+  void prefer_by_prediction(FusionPlan& plan) {
+    if (!tuned() || known || plan.choice.graph != 0 || !options.fuse || options.memory_limit ||
+        options.has_greedy_partition())
+      return;
+    const Machine machine = options.tuner->machine(false);
+    const double base = std::max(predicted(wanted(plan.compilation), machine), 1e-12);
+    std::vector<FusionPlanReport> seen;
+    std::optional<FusionPlan> best;
+    double least = kClearlyLess;
+    for (std::size_t f = 1; f < candidates.size(); ++f) {
+      FusionPlan other = greedy_in(static_cast<int>(f));
+      FusionPlanReport& report = seen.emplace_back();
+      report.what = fmt::format("candidate graph {}", f);
+      report.predicted = predicted(wanted(other.compilation), machine) / base;
+      if (report.predicted >= least)
+        continue;
+      least = report.predicted;
+      best = std::move(other);
+    }
+    if (best) {
+      plan = std::move(*best);
+      propose(plan.compilation, left());
+      seen[static_cast<std::size_t>(plan.choice.graph) - 1].state = "taken";
+    }
+    SearchReport& report = plan.compilation.proposed.search;
+    report.fusion_plans_seen = static_cast<std::int64_t>(seen.size());
+    report.fusion_plans = std::move(seen);
+  }
+
   /// Changes of layouts that are expected to pay by far in the greedy fusion plan.
   std::vector<std::uint64_t> expected_layouts(const FusionPlan& first) {
-    if (!options.fuse || known || first.choice != FusionPlanChoice{} || target.units.empty() ||
+    if (!options.fuse || known || !first.choice.moves.empty() || target.units.empty() ||
         !may_expect_layouts(first.compilation.parts, target))
       return {};
     std::vector<std::uint64_t> ids;
-    for (const Move& move : moves_in(0))
+    for (const Move& move : moves_in(first.choice.graph))
       if (move.expected)
         ids.push_back(move.id);
     std::sort(ids.begin(), ids.end());
@@ -428,16 +474,15 @@ FusionPlanSearch::~FusionPlanSearch() = default;
 FusionPlan FusionPlanSearch::run() {
   Impl& impl = *impl_;
   const FusionPlanChoice choice = impl.first_choice();
-  FusionPlan plan{choice, impl.partitioned(choice)};
-  if (auto layouts = impl.expected_layouts(plan); !layouts.empty()) {
-    plan.choice.moves = std::move(layouts);
-    plan.compilation = impl.partitioned(plan.choice);
-  }
+  FusionPlan plan = choice == FusionPlanChoice{} ? impl.greedy_in(0)
+                                                 : FusionPlan{choice, impl.partitioned(choice)};
   const bool searches = impl.tuned() && *impl.options.effort >= Effort::Search;
   const auto turn = searches ? impl.options.tuner->take_turn()
                              : std::unique_lock<std::recursive_mutex>(); // others may compile
   const bool explores = impl.explores();
   Impl::propose(plan.compilation, (explores ? kFirstShare : 1) * impl.left());
+  if (!explores)
+    impl.prefer_by_prediction(plan);
   const SearchReport& search = plan.compilation.proposed.search;
   if (explores && search.note.empty()) {
     plan = impl.explore(std::move(plan));

@@ -14,9 +14,9 @@
 
 namespace egret::compiler {
 
-/// A fusion plan by name: a graph of the rules', and changes of that graph's greedy partition.
+/// A fusion plan by name: a candidate graph, and changes of that graph's greedy partition.
 struct FusionPlanChoice {
-  int graph = 0;                    ///< of those that were extracted, the cheapest first
+  int graph = 0;                    ///< of the candidates
   std::vector<std::uint64_t> moves; ///< in ascending order
   friend bool operator==(const FusionPlanChoice&, const FusionPlanChoice&) = default;
 };
@@ -36,7 +36,8 @@ struct FusionPlan {
   Compilation compilation;
 };
 
-/// Graphs that rules extracted, in normal form, the cheapest first; at least one.
+/// Graphs of one program in normal form, at least one: the cheapest one that rules extracted first,
+/// then the one that they were given where it is another one, then others of theirs.
 using CandidateGraphs = std::vector<std::shared_ptr<const CandidateGraph>>;
 
 /// Finds the fusion plan of a program and the schedules of its regions: a loop around the passes of

@@ -121,6 +121,52 @@ TEST_F(FusionPlanSearches, WhatIsFasterIsKeptAndRemembered) {
   EXPECT_FALSE(run(folder.path(), likes_many).compiled.report.search.fusion_plans.empty());
 }
 
+/// The running maximum of each row, taken `times` times.
+ir::Graph running_maxima(int times) {
+  ir::Graph g;
+  NodeId x = g.input("x", DType::F32, {Expr(512), Expr(512)});
+  for (int i = 0; i < times; ++i)
+    x = g.scan(Op::ScanMax, x, 1);
+  g.outputs = {x};
+  return g;
+}
+
+TEST_F(FusionPlanSearches, PredictionsDecideBetweenGraphsWhereNothingIsMeasured) {
+  TunerOptions tuning;
+  tuning.worker = {"cpu", EGRET_TEST_TOOL, 60 * test::scale()};
+  Tuner tuner(*device_, tuning);
+  KernelCache cache;
+  Options options;
+  options.effort = Effort::Quick;
+  options.tuner = &tuner;
+  const auto once = normal_form(running_maxima(1)), thrice = normal_form(running_maxima(3));
+  const auto chosen = [&](CandidateGraphs graphs) {
+    const FusionPlan plan =
+        FusionPlanSearch(running_maxima(3), std::move(graphs), options, *device_, cache).run();
+    const Compiled compiled = compiled_of(plan.compilation);
+    std::vector<backend::reference::HostArray> inputs =
+        testing::random_inputs(running_maxima(1), 3);
+    const auto actual = testing::run_plan(compiled, running_maxima(1), inputs, device_.get());
+    const auto right = backend::reference::compare(
+        actual[0], backend::reference::expect(running_maxima(1), inputs)[0], "y");
+    EXPECT_TRUE(right.ok) << right.message;
+    return compiled.report.search;
+  };
+  const SearchReport less = chosen({thrice, once});
+  EXPECT_EQ(less.fusion_plan, "fusion_plan graph=1");
+  ASSERT_EQ(less.fusion_plans.size(), 1u);
+  EXPECT_EQ(less.fusion_plans[0].what, "candidate graph 1");
+  EXPECT_EQ(less.fusion_plans[0].state, "taken");
+  EXPECT_LT(less.fusion_plans[0].predicted, 0.97);
+  EXPECT_NE(less.text().find("taken     candidate graph 1, predicted 0."), std::string::npos)
+      << less.text();
+  const SearchReport more = chosen({once, thrice});
+  EXPECT_EQ(more.fusion_plan, "fusion_plan graph=0");
+  ASSERT_EQ(more.fusion_plans.size(), 1u);
+  EXPECT_EQ(more.fusion_plans[0].state, "untried");
+  EXPECT_GT(more.fusion_plans[0].predicted, 1);
+}
+
 TEST_F(FusionPlanSearches, TimesDecideOtherwise) {
   const test::TempFolder folder;
   const Ran ran = run(folder.path(), {});

@@ -125,9 +125,13 @@ TEST_F(Pipeline, EachPassIsPrintedBeforeAndAfter) {
   Options options;
   options.effort = Effort::Quick;
   options.verify_passes = true;
-  std::vector<std::string> seen;
+  std::vector<std::string> seen, of_given;
   std::map<std::string, PassEvent, std::less<>> events;
   options.after_pass = [&](const PassEvent& event) {
+    if (event.fusion_plan == "graph 2 of 2") { // as it was before the rules, a candidate, too
+      of_given.emplace_back(event.pass);
+      return;
+    }
     seen.emplace_back(event.pass);
     events.emplace(event.pass, event);
   };
@@ -136,6 +140,8 @@ TEST_F(Pipeline, EachPassIsPrintedBeforeAndAfter) {
   for (const PassTime& time : compiled.report.passes)
     timed.push_back(time.pass);
   EXPECT_EQ(seen, timed);
+  for (const char* pass : {"normalize", "views"})
+    EXPECT_EQ(std::ranges::count(of_given, pass), 1) << pass;
   // Each pass begins with what the one before it gave.
   EXPECT_EQ(events.at("attention-delta").before, events.at("sink-reshapes").after);
   EXPECT_FALSE(events.at("attention-delta").changed());

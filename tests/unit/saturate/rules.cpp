@@ -40,6 +40,37 @@ After rewritten(const char* text, Tags allowed = kExact) {
   return {saturated.extract().at(0), saturated.report()};
 }
 
+/// Operands in one order at first and in the other one later, as recorded: no order costs less.
+constexpr const char* kBothOrders = R"(%x: f32[8] = input "x"
+%y: f32[8] = input "y"
+%a: f32[8] = add(%x, %y)
+%b: f32[8] = exp(%a)
+%c: f32[8] = add(%b, %x)
+%d: f32[8] = mul(%c, %a)
+outputs %d
+)";
+
+TEST(Extraction, OfEquallyCheapGraphsTakesTheGivenOne) {
+  const ir::Graph given = ir::parse_graph(kBothOrders);
+  Saturated saturated(given, {.allowed = kExact, .seconds = 60});
+  EXPECT_EQ(ir::canonical_hash(saturated.extract().at(0)), ir::canonical_hash(given));
+  EXPECT_FALSE(saturated.is_rewritten());
+}
+
+TEST(Extraction, KnowsWhetherRulesChangedTheGraph) {
+  Saturated saturated(ir::parse_graph(R"(%x: f32[8] = input "x"
+%one: f32[] = const 1
+%r: f32[1] = reshape(%one)
+%e: f32[8] = expand(%r)
+%y: f32[8] = mul(%x, %e)
+%z: f32[8] = exp(%y)
+outputs %z
+)"),
+                      {.allowed = kExact, .seconds = 60});
+  EXPECT_EQ(saturated.extract().at(0).size(), 2u);
+  EXPECT_TRUE(saturated.is_rewritten());
+}
+
 /// (x scaled) @ w, the scale being %s of the shape that x has or one of its own.
 std::string scaled_product(const std::string& scale_type, const std::string& shape_with_ones) {
   return R"(%x: f32[4,16] = input "x"
