@@ -10,7 +10,7 @@ namespace {
 /// The number of each stage's part; numbers ascend with the first stages.
 std::vector<int> part_of_stage(const Region& region) {
   const std::size_t stages = region.stages.size();
-  // Stages, then axes, then what all stages without axes belong to.
+  // Stages, then axes, then what stages of scalars alone belong to.
   std::vector<std::size_t> parent(stages + region.axes.size() + 1);
   std::iota(parent.begin(), parent.end(), std::size_t{0});
   auto root = [&](std::size_t i) {
@@ -21,7 +21,9 @@ std::vector<int> part_of_stage(const Region& region) {
   auto join = [&](std::size_t a, std::size_t b) { parent[root(b)] = root(a); };
   for (std::size_t s = 0; s < stages; ++s) {
     const Stage& stage = region.stages[s];
-    if (stage.axes.empty())
+    if (stage.axes.empty() && std::ranges::none_of(stage.loads, [](const Load& load) {
+          return load.source == Source::Stage;
+        }))
       join(s, parent.size() - 1);
     for (int a : stage.axes)
       join(s, stages + static_cast<std::size_t>(a));

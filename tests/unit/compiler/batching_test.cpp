@@ -442,5 +442,34 @@ TEST(Batching, LimitingTheNormOfManyArraysIsThreeLaunchesOnAGpu) {
     }
 }
 
+// Steps whose length follows from the norms of weights and updates (You et al. 2020, LAMB): a block
+// makes both norms of an array and then its new values, one launch makes all.
+TEST(Batching, StepsByNormsOfManyArraysAreFewLaunchesOnAGpu) {
+  Graph g;
+  for (std::int64_t i = 0; i < 36; ++i) {
+    const Shape shape{i % 3 == 0 ? 16000 + 331 * i : i % 3 == 1 ? 1 + 17 * i : 12000 + 50 * i};
+    const NodeId x = g.input("x", DType::F32, shape), m = g.input("m", DType::F32, shape);
+    const NodeId moved = add(g, mul(g, m, number(g, 0.9, shape)), gradient(g, shape));
+    const auto norm = [&](NodeId a) {
+      return g.unary(Op::Sqrt, g.reduce(Op::ReduceSum, mul(g, a, a), {0}));
+    };
+    const NodeId trust = g.binary(Op::Div, norm(x), norm(moved));
+    g.outputs.push_back(moved);
+    g.outputs.push_back(add(g, x, mul(g, moved, g.broadcast(trust, shape))));
+  }
+  const std::vector<BuiltRegion> regions = batched_for(g, backend::cuda::known_target(90));
+  EXPECT_LE(regions.size(), 4u);
+  for (const BuiltRegion& built : regions) {
+    const kernel::Chosen chosen =
+        kernel::lower_greedily(built.region, backend::cuda::known_target(90));
+    const auto result = backend::reference::verify_kernel(
+        built.region, chosen.program,
+        [](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+          backend::reference::interpret(program, block, {.workers = 5});
+        });
+    EXPECT_TRUE(result.ok) << built.region.name << ": " << result.message;
+  }
+}
+
 } // namespace
 } // namespace egret::compiler
