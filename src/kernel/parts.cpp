@@ -118,6 +118,13 @@ bool has_parts(const Region& region) {
   return std::any_of(part.begin(), part.end(), [](int p) { return p > 0; });
 }
 
+bool are_of_one_part(const Region& region, std::size_t stage, std::size_t other) {
+  if (stage == other)
+    return true;
+  const std::vector<int> part = part_of_stage(region);
+  return part[stage] == part[other];
+}
+
 std::vector<Part> parts_of(const Region& region) {
   const std::vector<int> part = part_of_stage(region);
   const int count = part.empty() ? 0 : *std::max_element(part.begin(), part.end()) + 1;

@@ -1,6 +1,7 @@
 #include "kernel/region.h"
 
 #include "kernel/analysis.h"
+#include "kernel/parts.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -179,7 +180,8 @@ bool may_alias(const Region& region, int output, int operand) {
     return false;
   std::vector<int> written_axes = result_axes(producer);
   IndexMap written = compose(out.map, out.layout);
-  for (const Stage& stage : region.stages)
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    const Stage& stage = region.stages[s];
     for (const Load& load : stage.loads) {
       if (load.source != Source::Operand || load.number != operand)
         continue;
@@ -187,10 +189,14 @@ bool may_alias(const Region& region, int output, int operand) {
       // more or fewer axes would read at points that other points have written.
       if (stage.axes != written_axes || !load.indirect.empty())
         return false;
+      // Scalars of several parts have no axes in common: another block may read later.
+      if (written_axes.empty() && !are_of_one_part(region, std::size_t(out.stage), s))
+        return false;
       IndexMap read = compose(load.map, in.layout);
       if (read.coords != written.coords)
         return false;
     }
+  }
   return true;
 }
 

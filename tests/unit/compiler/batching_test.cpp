@@ -442,6 +442,26 @@ TEST(Batching, LimitingTheNormOfManyArraysIsThreeLaunchesOnAGpu) {
     }
 }
 
+// A scalar of one part may lie where another one was only if no other part reads that: blocks of a
+// launch run in any order.
+TEST(Batching, APartOverwritesNothingThatAnotherOneReads) {
+  Graph g;
+  const NodeId a = g.input("a", DType::F32, {}), b = g.input("b", DType::F32, {});
+  for (const std::int64_t n : {300, 410}) {
+    const NodeId x = g.input("x", DType::F32, {Expr(n)}),
+                 sum = g.reduce(Op::ReduceSum, mul(g, x, x), {0});
+    g.outputs.push_back(add(g, mul(g, sum, a), b));
+  }
+  const kernel::Target gpu = backend::cuda::known_target(90);
+  const std::vector<BuiltRegion> regions = batched_for(g, gpu);
+  ASSERT_EQ(regions.size(), 1u);
+  const kernel::Region& region = regions[0].region;
+  ASSERT_EQ(kernel::parts_of(region).size(), 2u);
+  for (std::size_t o = 0; o < region.outputs.size(); ++o)
+    for (std::size_t i = 0; i < region.operands.size(); ++i)
+      EXPECT_FALSE(kernel::may_alias(region, int(o), int(i))) << o << " over " << i;
+}
+
 // Steps whose length follows from the norms of weights and updates (You et al. 2020, LAMB): a block
 // makes both norms of an array and then its new values, one launch makes all.
 TEST(Batching, StepsByNormsOfManyArraysAreFewLaunchesOnAGpu) {
