@@ -108,7 +108,9 @@ class StepPlan : public ::testing::TestWithParam<std::pair<const char*, Step>> {
 
 TEST_P(StepPlan, StoresNoScoresOfAttention) {
   const ir::Graph graph = recorded([] { return text_of_step(GetParam().second); });
-  const auto compiled = planned(graph, kScores, 3 * kLayers); // forward, by queries, by keys
+  // Of a layer: forward, by queries, by keys; and the loss, whose logits the rules before autodiff
+  // leave to a stream.
+  const auto compiled = planned(graph, kScores, 3 * kLayers + 1);
   // Of a layer: its inputs, x between its parts, keys, queries and values, and thrice what its wide
   // layer makes. Stored scores would be four times as much.
   const std::int64_t elements = kBatch * kTokens * kWidth;
