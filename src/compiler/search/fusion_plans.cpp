@@ -414,10 +414,11 @@ struct FusionPlanSearch::Impl {
   /// of the machine finds that its greedy fusion plan takes clearly less time than `plan`, whose
   /// schedules are known.
   void prefer_by_prediction(FusionPlan& plan) {
-    if (!tuned() || known || plan.choice.graph != 0 || !options.fuse || options.memory_limit ||
-        options.has_greedy_partition())
+    if (!tuned() || known || candidates.size() < 2 || plan.choice.graph != 0 || !options.fuse ||
+        options.memory_limit || options.has_greedy_partition())
       return;
-    const Machine machine = options.tuner->machine(false);
+    // The figures that the schedules were chosen by: with `quick` no measured time decides.
+    const Machine machine = plan.compilation.proposed.search.machine;
     const double base = std::max(predicted(wanted(plan.compilation), machine), 1e-12);
     std::vector<FusionPlanReport> seen;
     std::optional<FusionPlan> best;
