@@ -53,22 +53,22 @@ public:
 private:
   /// The terms of a sum of inner products, taken apart.
   struct Terms {
-    std::vector<Leaf> along; ///< factors that depend on the places
+    std::vector<Leaf> along; ///< factors that depend on the summed axes
     std::vector<Leaf> inner, rows;
-    std::set<int> places;
+    std::set<int> summed;
     std::map<int, Expr> depth;
   };
 
   std::optional<Shorter> find(NodeId id) const {
     std::vector<Leaf> leaves;
-    const std::set<int> places = summed_axes(graph_[id]);
+    const std::set<int> summed = summed_axes(graph_[id]);
     const NodeId term = graph_[id].inputs[0];
     if (facts_.product_of(id) != ir::kNoNode ||
         !read_.read(term, own_axes(graph_, term), false, leaves))
       return std::nullopt;
     for (std::size_t l = 0; l < leaves.size(); ++l) {
       if (leaves[l].divides || facts_.product_of(leaves[l].base) == ir::kNoNode ||
-          !leaves[l].depends(places))
+          !leaves[l].depends(summed))
         continue;
       // Other products are made once anyway, and a sum that read their factors instead would wait
       // for what overwrites these.
@@ -76,7 +76,7 @@ private:
         continue;
       std::vector<Leaf> rest = leaves;
       rest.erase(rest.begin() + std::ptrdiff_t(l));
-      if (const auto terms = apart(leaves[l], std::move(rest), places, graph_[term].shape.size()))
+      if (const auto terms = apart(leaves[l], std::move(rest), summed, graph_[term].shape.size()))
         // The mixture does not depend on this sum: whatever it is made of, this sum is made of,
         // too.
         for (NodeId sum : sums_)
@@ -88,9 +88,9 @@ private:
   }
 
   std::optional<Terms> apart(const Leaf& product, std::vector<Leaf> leaves,
-                             const std::set<int>& places, std::size_t rank) const {
+                             const std::set<int>& summed, std::size_t rank) const {
     Terms t;
-    t.places = places;
+    t.summed = summed;
     const Node& sum = graph_[product.base];
     const std::set<int> over = summed_axes(sum);
     const Shape& frame = graph_[sum.inputs[0]].shape;
@@ -111,7 +111,7 @@ private:
     if (!read_.read(sum.inputs[0], axis, false, leaves))
       return std::nullopt;
     for (Leaf& l : leaves) {
-      if (l.depends(places))
+      if (l.depends(summed))
         t.along.push_back(std::move(l));
       else if (!l.depends(depth))
         t.rows.push_back(std::move(l));
@@ -133,15 +133,15 @@ private:
     });
   }
 
-  /// Whether `sum` is the mixture by the factors along the places.
+  /// Whether `sum` is the mixture by the factors along the summed axes.
   std::optional<Shorter> from_mixture(const Terms& t, NodeId sum) const {
     const NodeId term = graph_[sum].inputs[0];
-    const std::set<int> places = summed_axes(graph_[sum]);
+    const std::set<int> summed = summed_axes(graph_[sum]);
     std::vector<Leaf> along, rows;
     if (!read_.read(term, own_axes(graph_, term), false, along))
       return std::nullopt;
     std::erase_if(along, [&](const Leaf& l) {
-      if (l.depends(places))
+      if (l.depends(summed))
         return false;
       rows.push_back(l);
       return true;
@@ -181,12 +181,12 @@ private:
       if (it == same.end() && !is_unit(graph_[term].shape[i]))
         return std::nullopt;
       const int axis = it == same.end() ? -1 : it->second;
-      if (places.contains(int(i)) != (axis >= 0 && t.places.contains(axis)) && axis >= 0)
+      if (summed.contains(int(i)) != (axis >= 0 && t.summed.contains(axis)) && axis >= 0)
         return std::nullopt;
-      if (!places.contains(int(i)))
+      if (!summed.contains(int(i)))
         s.mixture.axis.push_back(axis);
     }
-    for (int p : t.places) // all places of the one are places of the other
+    for (int p : t.summed) // all summed of the one are summed of the other
       if (std::none_of(same.begin(), same.end(), [&](const auto& m) { return m.second == p; }))
         return std::nullopt;
     for (Leaf& l : rows) { // the mixture was divided already
@@ -263,12 +263,12 @@ private:
   }
 
   NodeId shorter_sum(NodeId id, const Shorter& s) {
-    const std::set<int> places = summed_axes(graph_[id]);
+    const std::set<int> summed = summed_axes(graph_[id]);
     const Shape& frame = graph_[graph_[id].inputs[0]].shape;
     std::vector<int> axes;
     Shape rows, box;
     for (std::size_t i = 0; i < frame.size(); ++i)
-      if (!places.contains(int(i))) {
+      if (!summed.contains(int(i))) {
         axes.push_back(int(i));
         rows.push_back(frame[i]);
       }

@@ -27,10 +27,6 @@ constexpr double kWorthStreaming = 0.97;
 /// Rows of results that each warp collects, when staged, and their bytes with padding.
 constexpr std::int64_t kStagingBytes = 16 * (128 + 16);
 
-/// Seconds of a product of one core by a matrix unit; what those by wgmma take of it; a cycle of
-/// multiply-adds by threads, in such products.
-constexpr double kProductSeconds = 3.8e-13, kWgmmaScale = 0.6, kCycle = 128 * 12;
-
 struct GpuProblem {
   std::int64_t rows, columns, depth, batch;
   std::int64_t cores;
@@ -535,7 +531,7 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
       form.accumulator == DType::F32) {
     const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
     if (queued && form.columns.slices == 1)
-      add(kWgmmaOffers, GpuUnit::Wgmma, kWgmmaScale);
+      add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
     if (p.is_made())
       add_made(kMmaOffers, queued ? 1.4 : 1.0);
     else
@@ -550,7 +546,8 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
   if (form.accumulator == DType::F32 && is_float_upto_f32(left) && is_float_upto_f32(right) &&
       (is_f32(left) || is_f32(right)) && form.columns.slices == 1 &&
       target.unit(FragmentLayout::SwizzledSharedRows) != nullptr)
-    add(kSplitOffers, GpuUnit::Wgmma, kWgmmaScale);
+    add(kSplitOffers, GpuUnit::Wgmma, 0.6);
+  constexpr double kCycle = 128 * 12; // in products of a matrix unit
   const FmaProblem by_threads = fma_problem(region, form, p);
   if (form.columns.slices > 1)
     for (const Offer& o : offers_of_slices(form, GpuUnit::Fma)) {
@@ -569,8 +566,9 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
 
 double gpu_contraction_seconds(const Region& region, const ContractionForm& form,
                                const Target& target) {
-  // A step of the ring, which waits for the copies of the next one.
-  constexpr double kStepSeconds = 1.5e-7;
+  // A product of one core by a matrix unit; a step of its ring, which waits for the copies of the
+  // next one.
+  constexpr double kProductSeconds = 3.8e-13, kStepSeconds = 1.5e-7;
   for (const Choice& c : choices_of(region, form, target)) {
     const FoundTiles found = gpu_tiles_of(c.schedule, region, form, target);
     if (!found.reason.empty())
@@ -580,20 +578,6 @@ double gpu_contraction_seconds(const Region& region, const ContractionForm& form
     return c.time * kProductSeconds + (t.unit == GpuUnit::Fma ? 0 : steps * kStepSeconds);
   }
   return std::numeric_limits<double>::infinity();
-}
-
-double gpu_matrices_seconds(std::int64_t rows, std::int64_t columns, std::int64_t depth,
-                            std::int64_t batch, const Target& target) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const FmaChoice& c : fma_choices({rows, columns, depth, batch}, target))
-    least = std::min(least, c.cycles * kCycle);
-  if (target.unit(FragmentLayout::SwizzledSharedRows) != nullptr)
-    for (const GpuProblem& p : {GpuProblem{rows, columns, depth, batch, target.workers},
-                                GpuProblem{columns, rows, depth, batch, target.workers}})
-      for (const Offer& o : kSplitOffers)
-        least = std::min(
-            least, kWgmmaScale * time_of(p, o, GpuUnit::Wgmma, best_split(p, o, GpuUnit::Wgmma)));
-  return least * kProductSeconds;
 }
 
 std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,

@@ -64,10 +64,6 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
 double gpu_contraction_seconds(const Region& region, const ContractionForm& form,
                                const Target& target);
 
-/// The same of a batch of stored f32 matrices: left [rows, depth], right [depth, columns].
-double gpu_matrices_seconds(std::int64_t rows, std::int64_t columns, std::int64_t depth,
-                            std::int64_t batch, const Target& target);
-
 /// Schedules worth trying, the likely best first.
 std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
                                             const Target& target);

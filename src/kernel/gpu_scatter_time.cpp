@@ -85,9 +85,9 @@ ColumnTimes column_times(const ScatterForm& form, const Target& target) {
   const double updates = double(about(form.update_count)),
                columns = double(about(form.column_count)),
                rounds = columns / (double(target.workers) * target.threads),
-               turns = std::ceil(updates / kScatterLanes);
+               steps = std::ceil(updates / kScatterLanes);
   return {updates * std::max(1.0, rounds) * kUpdate,
-          turns * (kUpdates + std::max(0.0, rounds * kScatterLanes - 0.25) * kIssue),
+          steps * (kUpdates + std::max(0.0, rounds * kScatterLanes - 0.25) * kIssue),
           kLeast + updates * columns * kOther};
 }
 

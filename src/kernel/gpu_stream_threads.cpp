@@ -6,7 +6,6 @@
 
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
-#include "kernel/gpu_contraction_tiles.h"
 #include "kernel/gpu_fma_time.h"
 #include "kernel/gpu_stream_tiles.h"
 #include "support/checked.h"
@@ -338,7 +337,8 @@ bool stored_scores_take_less(const Region& region, const StreamForm& form, const
   if (tiles.empty() || bytes > most)
     return false;
   const auto seconds = [&](std::int64_t columns, std::int64_t depth) {
-    return gpu_matrices_seconds(rows, columns, depth, batch, target) + kLaunchSeconds;
+    const auto choices = fma_choices({rows, columns, depth, batch}, target);
+    return choices.empty() ? HUGE_VAL : choices[0].cycles / kClock + kLaunchSeconds;
   };
   double stored = form.row_stages.empty() ? 0 : kLaunchSeconds + 2 * bytes / kCacheBytes;
   for (const ContractionForm& p : form.products)

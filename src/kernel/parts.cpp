@@ -1,14 +1,15 @@
 #include "kernel/parts.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace egret::kernel {
 
 namespace {
 
-/// The number of each stage's part; numbers ascend with the first stages.
-std::vector<int> part_of_stage(const Region& region) {
+/// For each stage one that stands for its part.
+std::vector<std::size_t> roots_of_stages(const Region& region) {
   const std::size_t stages = region.stages.size();
   // Stages, then axes, then what stages of scalars alone belong to.
   std::vector<std::size_t> parent(stages + region.axes.size() + 1);
@@ -31,14 +32,19 @@ std::vector<int> part_of_stage(const Region& region) {
       if (load.source == Source::Stage)
         join(s, static_cast<std::size_t>(load.number));
   }
-  std::vector<std::size_t> roots;
-  std::vector<int> part(stages);
-  for (std::size_t s = 0; s < stages; ++s) {
-    const auto at = std::find(roots.begin(), roots.end(), root(s));
-    part[s] = static_cast<int>(at - roots.begin());
-    if (at == roots.end())
-      roots.push_back(root(s));
-  }
+  std::vector<std::size_t> roots(stages);
+  for (std::size_t s = 0; s < stages; ++s)
+    roots[s] = root(s);
+  return roots;
+}
+
+/// The number of each stage's part; numbers ascend with the first stages.
+std::vector<int> part_of_stage(const Region& region) {
+  const std::vector<std::size_t> roots = roots_of_stages(region);
+  std::map<std::size_t, int> numbers;
+  std::vector<int> part;
+  for (const std::size_t root : roots)
+    part.push_back(numbers.emplace(root, static_cast<int>(numbers.size())).first->second);
   return part;
 }
 
@@ -121,8 +127,8 @@ bool has_parts(const Region& region) {
 bool are_of_one_part(const Region& region, std::size_t stage, std::size_t other) {
   if (stage == other)
     return true;
-  const std::vector<int> part = part_of_stage(region);
-  return part[stage] == part[other];
+  const std::vector<std::size_t> roots = roots_of_stages(region);
+  return roots[stage] == roots[other];
 }
 
 std::vector<Part> parts_of(const Region& region) {
