@@ -96,7 +96,7 @@ constexpr std::array kVariables{
     EnvironmentVariable{
         "EGRET_EFFORT", "`none`, `quick`, `search` or `exhaustive`",
         "how much work goes into compiling; by default `quick` for compiled functions and explicit "
-        "graphs on CPUs, else `none`",
+        "graphs, else `none`",
         [](std::string_view t, std::string_view w) { parse_effort(t, w); }},
     EnvironmentVariable{"EGRET_ENGINE", "`cpu`, `interpreter` or `reference`",
                         "the last two are slow and find faults",
