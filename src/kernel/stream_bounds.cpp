@@ -307,10 +307,11 @@ private:
   bool depends(const At& at) const {
     if (is_maximum(at))
       return true;
-    for (std::size_t k = 0; k < at.body().args.size(); ++k)
-      if (depends(argument(at, k)))
-        return true;
-    return false;
+    const auto on_value = [&](int value) { return depends(place(*at.stage, value)); };
+    const BodyValue& v = at.body();
+    return std::ranges::any_of(v.args, on_value) ||
+           (v.kind == BodyValue::Kind::Load &&
+            std::ranges::any_of(at.stage->loads[std::size_t(v.load)].indirect, on_value));
   }
 
   /// An expression over a stage's variables, over those of the region.
@@ -327,9 +328,12 @@ private:
     const Load& x = here.stage->loads[std::size_t(here.body().load)];
     const Load& y = there.stage->loads[std::size_t(there.body().load)];
     if (x.source != y.source || x.number != y.number || x.component != y.component ||
-        !x.indirect.empty() || !y.indirect.empty() || x.map.coords.size() != y.map.coords.size() ||
+        x.indirect.size() != y.indirect.size() || x.map.coords.size() != y.map.coords.size() ||
         x.map.holes.size() != y.map.holes.size())
       return false;
+    for (std::size_t j = 0; j < x.indirect.size(); ++j)
+      if (!same(place(*here.stage, x.indirect[j]), place(*there.stage, y.indirect[j])))
+        return false;
     const auto same = [&](const Expr& a, const Expr& b) {
       return of_region(*here.stage, a) == of_region(*there.stage, b);
     };

@@ -91,28 +91,42 @@ TEST(GpuReductions, ColumnsOfSeveralPassesAreSharedByBlocks) {
   }
 }
 
+TEST(GpuReductions, SpreadsOfGatheredColumnsAreSharedByBlocks) {
+  const Chosen c = chosen_for([](egret::Graph& g) {
+    return var(index_select(g.tensor({524288, 4}, DType::F32, "x"), 0,
+                            g.tensor({524288}, DType::I64, "places")),
+               {0});
+  });
+  EXPECT_EQ(c.schedule.knob("online", 0), 2) << to_string(c.schedule);
+  EXPECT_GE(blocks_of(c), 132) << to_string(c.schedule);
+}
+
 /// Means and spreads of few columns in one pass, by threads and blocks that combine theirs; the
-/// mean is stored, too.
+/// mean is stored, too. Of rows, and of gathered rows.
 TEST(GpuReductions, SpreadsOfColumnsGoAlongWithTheirMeans) {
-  egret::Graph g;
-  const Tensor x = g.tensor({1100, 24}, DType::BF16, "x");
-  Tensor m = mean(x.to(DType::F32), {0}), v = mean(square(x.to(DType::F32) - m), {0});
-  m.retrieve();
-  v.retrieve();
-  const ir::Graph graph = ir::parse_graph(g.text());
-  const auto cases =
-      testing::region_cases(graph, testing::random_inputs(graph, 1, {}), large_gpu());
-  ASSERT_EQ(cases.size(), 1u);
-  for (const char* schedule :
-       {"reduction_threads across=2 down=64 online=2 @split_reduce=4",
-        "reduction_threads across=1 down=32 copies=2 online=2 @split_reduce=17",
-        "reduction_threads across=4 down=24 copies=1 online=2",
-        "reduction_threads across=2 down=96"})
-    EXPECT_EQ(testing::check_schedule(testing::aligned_for(cases[0], large_gpu()),
-                                      testing::generator_named("reduction_threads", large_gpu()),
-                                      parse_schedule(schedule), large_gpu(), {}, true),
-              "")
-        << schedule;
+  for (const bool gathered : {false, true}) {
+    egret::Graph g;
+    Tensor x = g.tensor({1100, 24}, DType::BF16, "x");
+    if (gathered)
+      x = index_select(x, 0, g.tensor({1100}, DType::I32, "places"));
+    Tensor m = mean(x.to(DType::F32), {0}), v = mean(square(x.to(DType::F32) - m), {0});
+    m.retrieve();
+    v.retrieve();
+    const ir::Graph graph = ir::parse_graph(g.text());
+    const auto cases =
+        testing::region_cases(graph, testing::random_inputs(graph, 1, {}), large_gpu());
+    ASSERT_EQ(cases.size(), 1u);
+    for (const char* schedule :
+         {"reduction_threads across=2 down=64 online=2 @split_reduce=4",
+          "reduction_threads across=1 down=32 copies=2 online=2 @split_reduce=17",
+          "reduction_threads across=4 down=24 copies=1 online=2",
+          "reduction_threads across=2 down=96"})
+      EXPECT_EQ(testing::check_schedule(testing::aligned_for(cases[0], large_gpu()),
+                                        testing::generator_named("reduction_threads", large_gpu()),
+                                        parse_schedule(schedule), large_gpu(), {}, true),
+                "")
+          << schedule;
+  }
 }
 
 /// What is normalized over few long columns is computed by a kernel of its own, which all
