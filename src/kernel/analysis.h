@@ -18,6 +18,12 @@ struct PlaceTest {
 };
 std::optional<PlaceTest> place_test(const Stage& stage, const BodyValue& choice);
 
+/// The values of a stage's body that one of them is made of: arguments, or the coordinates of a
+/// load.
+inline const std::vector<int>& values_read(const Stage& stage, int value) {
+  const BodyValue& v = stage.body[std::size_t(value)];
+  return v.kind == BodyValue::Kind::Load ? stage.loads[std::size_t(v.load)].indirect : v.args;
+}
 /// The loads that a value of a stage's body reads, each once.
 std::set<int> loads_of(const Stage& stage, int value);
 

@@ -97,12 +97,11 @@ private:
   bool of_row(const At& at) const {
     if (body(at).kind == ValueKind::Load) {
       const Load& l = stage(at).loads[std::size_t(body(at).load)];
-      return l.source == Source::Stage && contains(r_.stages[std::size_t(l.number)].over, axis_);
-    }
-    for (std::size_t k = 0; k < body(at).args.size(); ++k)
-      if (of_row(argument(at, k)))
+      if (l.source == Source::Stage && contains(r_.stages[std::size_t(l.number)].over, axis_))
         return true;
-    return false;
+    }
+    return std::ranges::any_of(values_read(stage(at), at.second),
+                               [&](int value) { return of_row(seen({at.first, value})); });
   }
 
   bool is_zero(const At& at) const {

@@ -236,8 +236,8 @@ std::int64_t operations_of(const Stage& stage) {
     if (!needed[i])
       continue;
     count += stage.body[i].kind == BodyValue::Kind::Apply;
-    for (const int arg : stage.body[i].args)
-      needed[std::size_t(arg)] = true;
+    for (const int read : values_read(stage, int(i)))
+      needed[std::size_t(read)] = true;
   }
   return count;
 }

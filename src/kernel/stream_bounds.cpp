@@ -307,11 +307,9 @@ private:
   bool depends(const At& at) const {
     if (is_maximum(at))
       return true;
-    const auto on_value = [&](int value) { return depends(place(*at.stage, value)); };
-    const BodyValue& v = at.body();
-    return std::ranges::any_of(v.args, on_value) ||
-           (v.kind == BodyValue::Kind::Load &&
-            std::ranges::any_of(at.stage->loads[std::size_t(v.load)].indirect, on_value));
+    return std::ranges::any_of(values_read(*at.stage, at.value), [&](int value) {
+      return depends(place(*at.stage, value));
+    });
   }
 
   /// An expression over a stage's variables, over those of the region.

@@ -94,14 +94,10 @@ void drop_unread(Stage& stage) {
   for (std::size_t i = stage.body.size(); i-- > 0;) {
     if (!read[i])
       continue;
-    const BodyValue& v = stage.body[i];
-    for (int a : v.args)
-      read[std::size_t(a)] = true;
-    if (v.kind != BodyValue::Kind::Load)
-      continue;
-    loaded[std::size_t(v.load)] = true;
-    for (int a : stage.loads[std::size_t(v.load)].indirect)
-      read[std::size_t(a)] = true;
+    for (const int value : values_read(stage, int(i)))
+      read[std::size_t(value)] = true;
+    if (const BodyValue& v = stage.body[i]; v.kind == BodyValue::Kind::Load)
+      loaded[std::size_t(v.load)] = true;
   }
   const auto kept = [](auto& list, const std::vector<bool>& keep) {
     std::vector<int> place(list.size(), -1);

@@ -201,9 +201,11 @@ private:
 
   static bool reads_stage(const Stage& stage, int value) {
     const BodyValue& v = stage.body[std::size_t(value)];
-    if (v.kind == BodyValue::Kind::Load)
-      return stage.loads[std::size_t(v.load)].source == Source::Stage;
-    return std::any_of(v.args.begin(), v.args.end(), [&](int a) { return reads_stage(stage, a); });
+    if (v.kind == BodyValue::Kind::Load &&
+        stage.loads[std::size_t(v.load)].source == Source::Stage)
+      return true;
+    return std::ranges::any_of(values_read(stage, value),
+                               [&](int a) { return reads_stage(stage, a); });
   }
 
   /// Extents of the groups, and how the sides lie in memory.
@@ -371,8 +373,8 @@ bool depends_on_stage(const Region& region, int stage, int value, int other) {
                                  return depends_on_stage(region, number, y, other);
                                }));
   }
-  return std::any_of(v.args.begin(), v.args.end(),
-                     [&](int a) { return depends_on_stage(region, stage, a, other); });
+  return std::ranges::any_of(values_read(s, value),
+                             [&](int a) { return depends_on_stage(region, stage, a, other); });
 }
 
 FoundStream find_stream(const Region& region, StreamTakes takes) {
