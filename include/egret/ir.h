@@ -70,6 +70,8 @@ public:
   NodeId reduce(Op op, NodeId a,
                 std::vector<std::int64_t> axes); ///< axes in any order; argmax takes exactly one
   NodeId scan(Op op, NodeId a, std::int64_t axis);
+  /// h[i] = factor[i] h[i-1] + term[i] along an axis, from 0; operands of one shape.
+  NodeId linear_scan(NodeId term, NodeId factor, std::int64_t axis);
   /// The positions (i64) of the first `count` elements along `axis` in ascending order; equal
   /// elements in the order of their positions.
   NodeId argsort(NodeId a, std::int64_t axis, const Expr& count);

@@ -64,6 +64,7 @@ enum class Op : std::uint8_t {
   ScanSum,
   ScanMax,
   ScanProd,
+  ScanLinear,
   // the order of the elements along attrs.axes[0]
   ArgSort,
   // indexed access along attrs.axes[0]
@@ -115,8 +116,9 @@ enum class DTypeRule : std::uint8_t {
   Scatter,     ///< T, integer, T -> T
 };
 
-/// Operations that combine many values into one.
-enum class Monoid : std::uint8_t { Sum, Max, Prod, ArgMax };
+/// Operations that combine many values into one. Linear: maps h -> a h + b, one after the other; of
+/// scans alone.
+enum class Monoid : std::uint8_t { Sum, Max, Prod, ArgMax, Linear };
 
 /// Scalar semantics in the widest type: floats are evaluated in f64 and then rounded to the dtype
 /// once; integers wrap in the dtype afterwards. Unused operands are passed as 0.
@@ -151,9 +153,10 @@ inline bool is_movement(Op op) noexcept {
   return info_of(op).cls == OpClass::Movement;
 }
 Monoid monoid_of(Op op); ///< of a reduction, scan or scatter (ScatterSet has none: InternalError)
-Op op_of(Monoid monoid); ///< the binary op that combines two values: Add, Max, Mul (ArgMax has
-                         ///< none: InternalError)
+Op op_of(Monoid monoid); ///< the binary op that combines two values: Add, Max, Mul (ArgMax and
+                         ///< Linear have none: InternalError)
 /// What an empty reduction gives: 0, 1, and for Max the lowest value (-inf, false). ArgMax: 0.
+/// Linear: what a scan begins with, 0.
 Scalar identity_of(Monoid monoid, DType type);
 
 /// The meaning of an elementwise op on scalars: what constant folding does and what every backend

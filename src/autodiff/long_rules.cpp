@@ -30,6 +30,12 @@ Value product_before(Value a) {
   return shifted(scan(Op::ScanProd, a, static_cast<std::int64_t>(a.rank()) - 1), 1, 1);
 }
 
+/// Along the last axis, s[k] = g[k] + x[k+1] s[k+1].
+Value sums_behind(Value g, Value x) {
+  const std::int64_t last = static_cast<std::int64_t>(g.rank()) - 1;
+  return flip(linear_scan(flip(g, {last}), flip(shifted(x, -1, 0), {last}), last), {last});
+}
+
 /// A value for each element of the index, repeated over the other dims of the updates.
 Value over_updates(Value by_index, const Shape& updates, std::int64_t axis) {
   const Shape index = by_index.shape();
@@ -87,22 +93,27 @@ Value scan_max_rule(const Site& s) {
 }
 
 /// Element k gets the product of x before k, times the sum over i >= k of g[i] times the product of
-/// x[k+1..i]. That sum is s[k] = g[k] + x[k+1] s[k+1]. It is formed by doubling: after a step, a
-/// pair has covered twice as many elements. Nothing is divided, so zeros are right at every order
-/// of differentiation.
+/// x[k+1..i]. That sum is s[k] = g[k] + x[k+1] s[k+1]. Nothing is divided, so zeros are right
+/// at every order of differentiation.
 Value scan_prod_rule(const Site& s) {
   const Shape shape = s.a.shape();
   const DType type = s.a.dtype();
   const DType wide = type == DType::BF16 || type == DType::F16 ? DType::F32 : type;
   const auto lines = [&](Value a) { return cast(with_axes_last(a, s.attrs.axes), wide); };
-  const Value x = lines(s.a);
-  Value sums = lines(s.g), factors = shifted(x, -1, 0);
-  for (std::int64_t reach = 1; reach < x.shape().back().upper(); reach *= 2) {
-    sums = sums + shifted(shifted(factors, reach, 0) * sums, -reach, 0);
-    factors = factors * shifted(factors, -reach, 0);
-  }
-  const Value total = shifted(lines(s.y), 1, 1) * sums;
+  const Value total = shifted(lines(s.y), 1, 1) * sums_behind(lines(s.g), lines(s.a));
   return with_axes_back(cast(total, type), shape, s.attrs.axes);
+}
+
+/// Of h[i] = x[i] h[i-1] + b[i]: g by h[k] alone and by way of those behind it.
+Value scan_linear_term_rule(const Site& s) {
+  const auto lines = [&](Value a) { return with_axes_last(a, s.attrs.axes); };
+  return with_axes_back(sums_behind(lines(s.g), lines(s.b)), s.a.shape(), s.attrs.axes);
+}
+
+Value scan_linear_factor_rule(const Site& s) {
+  const auto lines = [&](Value a) { return with_axes_last(a, s.attrs.axes); };
+  const Value share = sums_behind(lines(s.g), lines(s.b)) * shifted(lines(s.y), 1, 0);
+  return with_axes_back(share, s.a.shape(), s.attrs.axes);
 }
 
 /// g at the place of an update that is the last one there, 0 for those that were overwritten.

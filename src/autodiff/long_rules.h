@@ -9,6 +9,8 @@ Value reduce_max_rule(const Site& s);
 Value reduce_prod_rule(const Site& s);
 Value scan_max_rule(const Site& s);
 Value scan_prod_rule(const Site& s);
+Value scan_linear_term_rule(const Site& s);
+Value scan_linear_factor_rule(const Site& s);
 Value scatter_set_rule(const Site& s); ///< of the updates
 Value scatter_max_data_rule(const Site& s);
 Value scatter_max_updates_rule(const Site& s);

@@ -61,6 +61,7 @@ constexpr Row kRules[] = {
   {Op::ScanSum,    D(flip(scan(Op::ScanSum, flip(s.g, s.attrs.axes), axis(s)), s.attrs.axes))},
   {Op::ScanMax,    scan_max_rule},
   {Op::ScanProd,   scan_prod_rule},
+  {Op::ScanLinear, scan_linear_term_rule, scan_linear_factor_rule},
 
   {Op::Gather,     D(scatter(Op::ScatterAdd, zeros(s.a), s.b, s.g, axis(s)))},
   {Op::ScatterSet, D(scatter(Op::ScatterSet, s.g, s.b, zeros(s.c), axis(s))), nullptr,

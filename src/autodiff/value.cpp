@@ -195,6 +195,10 @@ Value sum(Value a, const Axes& axes) {
   return expand(repeats == 1 ? total : total * repeats, without(shape, axes));
 }
 
+Value linear_scan(Value term, Value factor, std::int64_t axis) {
+  return made(term, term.graph->linear_scan(term.id, factor.id, axis));
+}
+
 Value scan(Op op, Value a, std::int64_t axis) {
   return made(a, a.graph->scan(op, a.id, axis));
 }

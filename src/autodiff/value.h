@@ -55,6 +55,7 @@ Value shrink(Value a, std::vector<Expr> begin, std::vector<Expr> end);
 Value pad(Value a, std::vector<Expr> before, std::vector<Expr> after, double fill);
 Value sum(Value a, const Axes& axes); ///< the axes leave the shape
 Value scan(Op op, Value a, std::int64_t axis);
+Value linear_scan(Value term, Value factor, std::int64_t axis);
 Value gather(Value data, Value index, std::int64_t axis);
 Value scatter(Op op, Value data, Value index, Value updates, std::int64_t axis);
 

@@ -154,6 +154,8 @@ private:
       along_[at(id)] = forward(node, operand, *dim);
       return along_[at(id)].has_value();
     case OpClass::Scan:
+      if (node.inputs.size() > 1)
+        return false;
       along_[at(id)] = dim;
       return !contains(node.attrs.axes, *dim);
     case OpClass::Reduce:

@@ -542,7 +542,8 @@ void collect(ReadCollector& collector, const GraphFacts& facts, NodeId id) {
   case OpClass::Reduce:
   case OpClass::Scan:
   case OpClass::Sort:
-    collector.operand(node.inputs[0], frame);
+    for (const NodeId operand : node.inputs)
+      collector.operand(operand, frame);
     break;
   case OpClass::Scatter: {
     collector.found.push_back({facts.view(node.inputs[0]).base, frame, true});

@@ -18,6 +18,7 @@
 #include "compiler/rebase_operands.h"
 #include "compiler/rejoin_slices.h"
 #include "compiler/resolve_slices.h"
+#include "compiler/roll_recurrences.h"
 #include "compiler/row_gathers.h"
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
@@ -62,6 +63,12 @@ bool has_layouts(const C& c) {
 bool joins_products(const C& c) { // but chunks are not put together again
   return c.options.fuse && c.options.chunks.empty();
 }
+bool rolls(const C& c) { // whole scans may not fit in a limit
+  return joins_products(c) && !c.options.memory_limit;
+}
+bool searches_and_rolls(const C& c) {
+  return searches(c) && rolls(c);
+}
 bool joins_scatters(const C& c) {
   return c.options.fuse;
 }
@@ -98,6 +105,11 @@ void fold_parameters(C& c) {
 
 void simplify(C& c) {
   c.graph = passes::normalize()(c.graph);
+  c.ops_before_rules = c.graph.size();
+}
+
+void roll_loops(C& c) {
+  c.graph = passes::normalize()(roll_recurrences(resolve_slices(c.graph)));
   c.ops_before_rules = c.graph.size();
 }
 
@@ -292,6 +304,8 @@ constexpr std::array kPasses = {
 
   Pass{"simplify", Phase::Rules, "dead nodes, identities and repeated values leave, for a smaller e-graph",
        searches, simplify, kDevelopers, verify_graph, print_graph},
+  Pass{"roll-loops", Phase::Rules, "slices are resolved and recurrences rolled, as below, for a smaller e-graph",
+       searches_and_rolls, roll_loops, kDevelopers, verify_graph, print_graph},
   Pass{"saturate", Phase::Rules, "equality saturation by the permitted rules",
        searches, saturate_graph, kDevelopers, verify_graph, print_rules},
   Pass{"extract", Phase::Rules, "the cheapest graphs of the e-graph",
@@ -308,6 +322,8 @@ constexpr std::array kPasses = {
        nullptr, [](C& c) { c.graph = with_own_maxima(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"join-unrolled-products", Phase::Graph, "products of one form, in steps of a loop, become one product of all steps",
        joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph, !c.options.memory_limit); }, kDevelopers, verify_graph, print_graph},
+  Pass{"roll-recurrences", Phase::Graph, "steps h = a h + b of a loop become one scan, what is made of each step is made of all of them",
+       rolls, [](C& c) { c.graph = roll_recurrences(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"rejoin-slices", Phase::Graph, "padded slices of one value that are added up are that value again",
        nullptr, [](C& c) { c.graph = rejoin_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"row-gathers", Phase::Graph, "gathers of a few elements move before what computes all, their gradients become choices",

@@ -212,6 +212,10 @@ private:
         stage.over = {region_axis_[a]};
       }
       stage.yields = {writer.term(node, frame)};
+      if (stage.monoid == Monoid::Linear && stage.kind == StageKind::Scan) {
+        stage.yields.push_back(writer.operand(node.inputs[1], frame));
+        stage.yield_dtypes = {node.dtype, node.dtype};
+      }
       break;
     case OpClass::Sort:
       if (int a = m.frame[node.attrs.axes[0]]; a >= 0) {

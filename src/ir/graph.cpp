@@ -158,6 +158,13 @@ NodeId Graph::scan(Op op, NodeId a, std::int64_t axis) {
   return add(op, {&a, 1}, std::move(attrs));
 }
 
+NodeId Graph::linear_scan(NodeId term, NodeId factor, std::int64_t axis) {
+  Attrs attrs;
+  attrs.axes = {axis};
+  const NodeId operands[] = {term, factor};
+  return add(Op::ScanLinear, operands, std::move(attrs));
+}
+
 NodeId Graph::argsort(NodeId a, std::int64_t axis, const Expr& count) {
   Attrs attrs;
   attrs.axes = {axis};

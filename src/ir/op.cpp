@@ -182,6 +182,8 @@ constexpr std::array<OpInfo, kOps> kTable = {{
    "element i is the largest of elements 0..i along the axis, as max"},
   {Op::ScanProd, "cumprod", C::Scan, 1, T::Number, kNoFloat, kNoInt, false, true, 1, 0, "(CumProd axis a)",
    "element i is the product of elements 0..i along the axis, in the accumulator type"},
+  {Op::ScanLinear, "linear_scan", C::Scan, 2, T::Float, kNoFloat, kNoInt, false, true, 2, 0, "(LinearScan axis a b)",
+   "h[i] = b[i] h[i-1] + a[i] along the axis, from h[-1] = 0, in the accumulator type; in any grouping of the maps"},
 
   {Op::ArgSort, "argsort", C::Sort, 1, T::Order, kNoFloat, kNoInt, false, false, 32, 0, "(ArgSort axis type a)",
    "positions (i64) of the elements along the axis in ascending order, equal ones in the order of their positions; the first n of them, where the result's dim is n"},
@@ -277,6 +279,8 @@ Monoid monoid_of(Op op) {
     return Monoid::Prod;
   case Op::ReduceArgMax:
     return Monoid::ArgMax;
+  case Op::ScanLinear:
+    return Monoid::Linear;
   default:
     ensure(false, "{} has no monoid", info_of(op).name);
     return Monoid::Sum;
@@ -284,13 +288,14 @@ Monoid monoid_of(Op op) {
 }
 
 Op op_of(Monoid monoid) {
-  ensure(monoid != Monoid::ArgMax, "argmax is no binary op");
+  ensure(monoid != Monoid::ArgMax && monoid != Monoid::Linear, "no binary op combines two values");
   return monoid == Monoid::Sum ? Op::Add : monoid == Monoid::Max ? Op::Max : Op::Mul;
 }
 
 Scalar identity_of(Monoid monoid, DType type) {
   switch (monoid) {
   case Monoid::Sum:
+  case Monoid::Linear:
     return Scalar::of(type, std::int64_t{0});
   case Monoid::Prod:
     return Scalar::of(type, std::int64_t{1});

@@ -14,10 +14,10 @@ Accumulator::Accumulator(Emitter& emitter, int stage, int yield, const Arithmeti
                          const Expr& places)
     : e_(emitter), b_(emitter.builder()), stage_(stage), yield_(yield), arithmetic_(arithmetic) {
   const Stage& s = emitter.region().stages[stage];
-  monoid_ = s.monoid;
+  monoid_ = s.monoid == Monoid::Linear && yield == 1 ? Monoid::Prod : s.monoid;
   dtype_ = compute_dtype(monoid_ == Monoid::ArgMax ? s.body[s.yields[yield]].dtype : s.acc_dtype);
   place_ = places.upper() <= INT32_MAX ? DType::I32 : DType::I64;
-  arithmetic_.fma = arithmetic.fma && monoid_ == Monoid::Sum;
+  arithmetic_.fma = arithmetic.fma && (monoid_ == Monoid::Sum || monoid_ == Monoid::Linear);
   if (const auto mean = emitter.means.find(stage); mean != emitter.means.end())
     mean_ = mean->second;
 }
@@ -27,7 +27,7 @@ std::vector<Type> Accumulator::types(int lanes) const {
     return {{dtype_, lanes}, {dtype_, lanes}, {dtype_, lanes}};
   if (monoid_ == Monoid::ArgMax)
     return {{dtype_, lanes}, {place_, lanes}};
-  if (watches_nan())
+  if (watches_nan() || monoid_ == Monoid::Linear)
     return {{dtype_, lanes}, {dtype_, lanes}};
   return {{dtype_, lanes}};
 }
@@ -40,6 +40,8 @@ State Accumulator::identity(int lanes) {
     return {v, v, v};
   if (watches_nan())
     return {v, b_.constant(Scalar::of(dtype_, 0.0), lanes)};
+  if (monoid_ == Monoid::Linear)
+    return {v, b_.constant(Scalar::of(dtype_, 1.0), lanes)};
   if (monoid_ != Monoid::ArgMax)
     return {v};
   return {v, b_.constant(Scalar::of(place_, std::int64_t(0)), lanes)};
@@ -59,6 +61,16 @@ State Accumulator::choose(ValueId condition, const State& yes, const State& no) 
   return out;
 }
 
+State Accumulator::term(const Point& point) {
+  if (monoid_ != Monoid::Linear)
+    return add(identity(point.lanes), point, Expr(0), false);
+  const std::vector<Value> map = e_.yields(stage_, point);
+  State state;
+  for (const Value& part : map)
+    state.push_back(b_.splat(b_.cast(part.id, dtype_), point.lanes));
+  return state;
+}
+
 State Accumulator::add(const State& state, const Point& point, const Expr& place, bool check_mask) {
   bool masked = false;
   for (const Guard& g : point.mask)
@@ -71,6 +83,8 @@ State Accumulator::add(const State& state, const Point& point, const Expr& place
     const ValueId x = b_.cast(e_.yields(mean_, point)[0].id, dtype_);
     return kept(add_deviation(state, b_.splat(x, b_.type_of(state[0]).lanes)));
   }
+  if (monoid_ == Monoid::Linear)
+    return kept(merge(state, term(point)));
   if (arithmetic_.fma)
     if (auto f = e_.factors(stage_, yield_, point))
       return kept({b_.fma(f->first, f->second, state[0])});
@@ -184,6 +198,8 @@ State Accumulator::merge(const State& a, const State& b) {
     return {b_.apply(Op::Select, dtype_, {larger, b[0], a[0]}),
             b_.apply(Op::Select, dtype_, {number, a[1], b[1]})};
   }
+  if (monoid_ == Monoid::Linear)
+    return {multiply_add(b[1], a[0], b[0]), b_.apply(Op::Mul, dtype_, {a[1], b[1]})};
   if (monoid_ != Monoid::ArgMax)
     return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};
   return choose(better(b, a, true), b, a);
@@ -211,7 +227,7 @@ State Accumulator::across_lanes(const State& state) {
     ValueId v = b_.reduce_lanes(Monoid::Max, value(state));
     return {v, v};
   }
-  if (monoid_ != Monoid::ArgMax)
+  if (monoid_ != Monoid::ArgMax && monoid_ != Monoid::Linear)
     return {b_.reduce_lanes(monoid_, state[0])};
   State best{b_.extract(state[0], 0), b_.extract(state[1], 0)};
   for (int l = 1; l < lanes; ++l)
@@ -229,6 +245,7 @@ State Accumulator::keep(const std::vector<Guard>& mask, const State& next, const
 }
 
 State Accumulator::across_threads(const State& state, int threads) {
+  ensure(monoid_ != Monoid::Linear, "threads combine linear maps, whose order matters");
   if (is_spread())
     return all_spreads(state,
                        [&](ValueId v) { return b_.reduce_threads(Monoid::Sum, v, threads); });
@@ -275,6 +292,7 @@ State Accumulator::up_to_lane(const State& state) {
 }
 
 State Accumulator::before_thread(const State& state, int threads) {
+  ensure(monoid_ != Monoid::Linear, "threads combine linear maps, whose order matters");
   if (!watches_nan())
     return {b_.scan_threads(monoid_, state[0], threads)};
   const ValueId v = b_.scan_threads(Monoid::Max, value(state), threads);

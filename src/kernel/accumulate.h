@@ -11,7 +11,8 @@
 namespace egret::kernel {
 
 /// What a reduction of one yield has seen so far, as registers: {value}, {value, place} for argmax,
-/// or {sum of squared deviations, mean, count} for a spread that is made beside its mean.
+/// {value, product of the factors} of linear maps, or {sum of squared deviations, mean, count} for
+/// a spread that is made beside its mean.
 using State = std::vector<ValueId>;
 
 /// What the machine does in one instruction.
@@ -31,6 +32,8 @@ public:
   /// The same where each lane is a result of its own, of as many points: one number is the count of
   /// a spread in all lanes.
   State identity_of_columns(int lanes);
+  /// What a point alone has.
+  State term(const Point& point);
   /// `state` with the yield's value at the point. With `check_mask`, lanes outside of the point's
   /// mask change nothing; else they may.
   State add(const State& state, const Point& point, const Expr& place, bool check_mask);
@@ -38,21 +41,23 @@ public:
   State where(const std::vector<Guard>& mask, const State& state);
   /// `next` where `mask` holds, which may differ by lane and by thread, else `state`.
   State keep(const std::vector<Guard>& mask, const State& next, const State& state);
-  /// Both combined. Of equal values, argmax takes the one whose place is lower.
+  /// Both combined, `b` being behind `a`. Of equal values, argmax takes the one whose place is
+  /// lower.
   State merge(const State& a, const State& b);
   /// A state with those of `more` that are there, in order: masked loads of states (load_state)
   /// where a mask does not hold.
   State merge_all(const State& first, std::span<const State> more,
                   std::span<const std::vector<Guard>> masks);
-  /// The combination of all lanes.
+  /// The combination of all lanes, in order.
   State across_lanes(const State& state);
-  /// The combination over groups of `threads` threads of a GPU's block, of states of one lane.
+  /// The combination over groups of `threads` threads of a GPU's block, of states of one lane. Not
+  /// for linear maps, whose order matters.
   State across_threads(const State& state, int threads);
   /// Not for argmax and spreads. Lane i has the combination of lanes 0 to i: what a lane has is
   /// combined with what the lane 1, 2, 4 ... before it has, in turn.
   State up_to_lane(const State& state);
   /// The combination of what the threads before this one in its group have, of states of one lane:
-  /// see IntrinsicId::ScanThreads. Not for argmax and spreads.
+  /// see IntrinsicId::ScanThreads. Not for argmax, linear maps and spreads.
   State before_thread(const State& state, int threads);
   /// One lane of a state.
   State lane_of(const State& state, int lane);

@@ -488,6 +488,9 @@ public:
     if (shape.group != shape.threads &&
         (shape.group > 32 || power_of_two_upto(shape.group) != shape.group))
       return {false, {}, "a row's threads are neither all of a block nor a power of two up to 32"};
+    if (!found.form.commutes && shape.vector_axis == found.form.axis &&
+        (shape.group > 1 || schedule.knob("piece", 0) > 0))
+      return {false, {}, "threads along the axis combine what is not in order"};
     if (shape.group > 32 && shape.threads / 32 * shape.copies > 32)
       return {false, {}, "more tiles of warps than a warp can scan"};
     const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,
@@ -527,6 +530,12 @@ private:
     const int lanes = gpu_lanes(region, form.axis, 16);
     const std::int64_t vectors = (length + lanes - 1) / lanes;
     std::vector<Schedule> out;
+    if (!form.commutes) { // a thread for each row
+      for (const int threads : {32, 128})
+        out.push_back(
+            {.knobs = {{"threads", threads}, {"group", 1}, {"copies", 4}, {"lanes", lanes}}});
+      return out;
+    }
     const auto offer = [&](int threads, int group, std::int64_t copies, std::int64_t tiles,
                            std::int64_t share) {
       Schedule s;

@@ -100,8 +100,9 @@ private:
       if (l.source == Source::Stage && contains(r_.stages[std::size_t(l.number)].over, axis_))
         return true;
     }
-    return std::ranges::any_of(values_read(stage(at), at.second),
-                               [&](int value) { return of_row(seen({at.first, value})); });
+    return std::ranges::any_of(values_read(stage(at), at.second), [&](int value) {
+      return of_row(seen({at.first, value}));
+    });
   }
 
   bool is_zero(const At& at) const {

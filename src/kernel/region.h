@@ -79,7 +79,8 @@ enum class StageKind : std::uint8_t { Map, Reduce, Scan, Sort };
 /// its axis in ascending order of the keys, those of equal keys in ascending order. Reductions and
 /// scans treat each yield by itself. ArgMax compares the yielded values and gives, as i64, the
 /// number of the first largest in row-major order of `over` (NaN counts as largest; 0 when there is
-/// none).
+/// none). A scan by Linear has two yields, a term b and a factor a: component 0 is h = a h + b, one
+/// after the other, from 0, and component 1 the product of the factors.
 struct Stage {
   StageKind kind = StageKind::Map;
   std::vector<int>

@@ -15,6 +15,8 @@ const char* monoid_name(Monoid m) {
     return "prod";
   case Monoid::ArgMax:
     return "argmax";
+  case Monoid::Linear:
+    return "linear";
   }
   return "?";
 }

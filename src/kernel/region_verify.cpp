@@ -124,7 +124,10 @@ void check_stage(const Region& region, std::size_t s) {
          "{}: a map has no reduced axes, all other stages have some", where);
   ensure(stage.kind != StageKind::Scan ||
              (stage.over.size() == 1 && stage.monoid != Monoid::ArgMax),
-         "{}: a scan runs along one axis with sum, max or prod", where);
+         "{}: a scan runs along one axis with sum, max, prod or linear", where);
+  ensure(stage.monoid != Monoid::Linear || stage.kind == StageKind::Map ||
+             (stage.kind == StageKind::Scan && stage.yields.size() == 2),
+         "{}: only scans of a term and a factor are linear", where);
   for (std::size_t i = 0; i < stage.over.size(); ++i) {
     int a = stage.over[i];
     ensure(std::find(stage.axes.begin(), stage.axes.end(), a) != stage.axes.end() &&

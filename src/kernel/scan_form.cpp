@@ -9,6 +9,15 @@
 
 namespace egret::kernel {
 
+namespace {
+
+/// Results of a scan that anything takes: the product of linear maps' factors is in their state.
+std::size_t results_of(const Stage& stage) {
+  return stage.monoid == Monoid::Linear ? 1 : stage.yields.size();
+}
+
+} // namespace
+
 FoundScan find_scan(const Region& region) {
   const auto no = [](std::string why) { return FoundScan{false, {}, std::move(why)}; };
   FoundScan found;
@@ -37,11 +46,18 @@ FoundScan find_scan(const Region& region) {
       return no("its scans run along different axes");
     f.axis = stage.over[0];
     f.scans.push_back(int(s));
+    f.commutes = f.commutes && stage.monoid != Monoid::Linear;
   }
   if (f.axis < 0)
     return no("it has no scan");
+  for (const Stage& stage : region.stages)
+    for (const Load& l : stage.loads)
+      if (l.source == Source::Stage &&
+          std::size_t(l.component) >= results_of(region.stages[std::size_t(l.number)]))
+        return no("a product of factors is a result");
   for (const Output& out : region.outputs)
-    if (out.combine != Combine::Store || region.stages[out.stage].axes != all)
+    if (out.combine != Combine::Store || region.stages[out.stage].axes != all ||
+        std::size_t(out.component) >= results_of(region.stages[out.stage]))
       return no("an output is no map of all axes");
   for (int a : all)
     if (a != f.axis)
@@ -82,7 +98,7 @@ ScanStatesOf::ScanStatesOf(Emitter& emitter, const ScanForm& form, const Arithme
   const Region& region = emitter.region();
   for (int s : form.scans) {
     accumulators_.emplace_back();
-    for (std::size_t y = 0; y < region.stages[s].yields.size(); ++y)
+    for (std::size_t y = 0; y < results_of(region.stages[s]); ++y)
       accumulators_.back().emplace_back(emitter, s, int(y), arithmetic,
                                         region.axes[form.axis].extent);
   }
@@ -102,9 +118,8 @@ ScanStates ScanStatesOf::identities(int lanes) {
 }
 
 ScanStates ScanStatesOf::terms(const Point& point) {
-  return each([&](Accumulator& a, std::size_t, std::size_t) {
-    return a.where(point.mask, a.add(a.identity(point.lanes), point, Expr(0), false));
-  });
+  return each(
+      [&](Accumulator& a, std::size_t, std::size_t) { return a.where(point.mask, a.term(point)); });
 }
 
 ScanStates ScanStatesOf::add(const ScanStates& states, const Point& point) {

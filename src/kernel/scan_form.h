@@ -17,6 +17,8 @@ struct ScanForm {
   std::vector<int> outer; ///< the other axes, outermost first
   std::vector<int> scans; ///< stages
   double flops = 1;       ///< of a point, in additions
+  /// What is scanned may be combined in any order, not in any grouping alone.
+  bool commutes = true;
 };
 
 /// The form of a region, or the reason why it has none.

@@ -309,7 +309,8 @@ public:
     // there is much else to do.
     if (along && length < kShortRow * shape.lanes && found.form.flops < kMuchWork)
       return {};
-    const bool cuts = rows < kEnoughRows && rows * length >= kLongScan / row;
+    const bool cuts =
+        rows < kEnoughRows && rows * length >= kLongScan / row && (!along || found.form.commutes);
     std::vector<Schedule> out;
     // What is cut follows from the region alone, so that results do not depend on the workers.
     // How many pieces are done together does not change them.
@@ -345,6 +346,8 @@ public:
     const ScanShape shape = shape_of(region, found.form, schedule, target);
     const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,
                                  schedule.knob("piece", 0), schedule.knob("together", 0));
+    if (!cut.whole() && shape.vector_axis == found.form.axis && !found.form.commutes)
+      return {false, {}, "lanes along the axis combine what is not in order"};
     return {true, ScanNest(region, found.form, shape, cut).run(), ""};
   }
 

@@ -307,9 +307,8 @@ private:
   bool depends(const At& at) const {
     if (is_maximum(at))
       return true;
-    return std::ranges::any_of(values_read(*at.stage, at.value), [&](int value) {
-      return depends(place(*at.stage, value));
-    });
+    return std::ranges::any_of(values_read(*at.stage, at.value),
+                               [&](int value) { return depends(place(*at.stage, value)); });
   }
 
   /// An expression over a stage's variables, over those of the region.

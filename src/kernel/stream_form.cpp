@@ -201,8 +201,7 @@ private:
 
   static bool reads_stage(const Stage& stage, int value) {
     const BodyValue& v = stage.body[std::size_t(value)];
-    if (v.kind == BodyValue::Kind::Load &&
-        stage.loads[std::size_t(v.load)].source == Source::Stage)
+    if (v.kind == BodyValue::Kind::Load && stage.loads[std::size_t(v.load)].source == Source::Stage)
       return true;
     return std::ranges::any_of(values_read(stage, value),
                                [&](int a) { return reads_stage(stage, a); });

@@ -55,6 +55,7 @@ void lower_scan(Emitter& e, ir::NodeId id) {
   const std::int64_t axis = node.attrs.axes[0];
   const Monoid monoid = monoid_of(node.op);
   const DType carrier = node.dtype == DType::Bool ? DType::I32 : carrier_of(node.dtype);
+  const bool linear = monoid == Monoid::Linear;
   const std::string x = e.value(node.inputs[0], carrier);
   const Ordered values =
       monoid == Monoid::Max ? ordered(e, x, carrier, node.dtype) : Ordered{x, carrier};
@@ -66,16 +67,29 @@ void lower_scan(Emitter& e, ir::NodeId id) {
   Body body;
   body.inputs = {{before, carrier, std::nullopt}, {element, carrier, std::nullopt}};
   body.outputs = {{state, carrier, std::nullopt}, {result, carrier, std::nullopt}};
-  body.nodes = {{monoid == Monoid::Max ? "Max" : "Mul", {before, element}, {state}, {}, {}},
-                {"Identity", {state}, {result}, {}, {}}};
+  std::vector<std::string> scanned_values{values.name};
+  if (linear) {
+    const std::string factor = e.unique("factor"), product = e.unique("product");
+    body.inputs.push_back({factor, carrier, std::nullopt});
+    body.nodes = {{"Mul", {factor, before}, {product}, {}, {}},
+                  {"Add", {product, element}, {state}, {}, {}}};
+    scanned_values.push_back(e.value(node.inputs[1], carrier));
+  } else {
+    body.nodes = {{monoid == Monoid::Max ? "Max" : "Mul", {before, element}, {state}, {}, {}}};
+  }
+  body.nodes.push_back({"Identity", {state}, {result}, {}, {}});
   const std::string identity = e.constant(identity_of(monoid, carrier));
   const std::string start = e.emit("Expand", {identity, e.sizes(slice)});
   Ordered scanned = values;
-  scanned.name = e.emit_last("Scan", {start, values.name}, 2,
-                             {{"body", std::make_shared<const Body>(std::move(body))},
-                              {"num_scan_inputs", std::int64_t{1}},
-                              {"scan_input_axes", std::vector<std::int64_t>{axis}},
-                              {"scan_output_axes", std::vector<std::int64_t>{axis}}});
+  const auto inputs = static_cast<std::int64_t>(scanned_values.size());
+  std::vector<std::string> operands{start};
+  operands.insert(operands.end(), scanned_values.begin(), scanned_values.end());
+  scanned.name =
+      e.emit_last("Scan", operands, 2,
+                  {{"body", std::make_shared<const Body>(std::move(body))},
+                   {"num_scan_inputs", inputs},
+                   {"scan_input_axes", std::vector<std::int64_t>(scanned_values.size(), axis)},
+                   {"scan_output_axes", std::vector<std::int64_t>{axis}}});
   e.define(from_ordered(e, scanned), carrier, monoid == Monoid::Max || node.dtype == DType::U64);
 }
 

@@ -167,6 +167,28 @@ Tensor cumprod(const Operand& a, std::int64_t axis) {
   return scan(Op::ScanProd, a, axis, "cumprod");
 }
 
+Tensor linear_recurrence(const Operand& factor, const Operand& term, std::int64_t axis,
+                         bool reverse, const std::optional<Operand>& initial) {
+  constexpr const char* kWho = "linear_recurrence";
+  Pair pair = matched_floats(factor, term, kWho);
+  Tensor &a = pair.a, &b = pair.b;
+  const std::int64_t along = axis_of(axis, b.rank(), b.shape(), kWho);
+  if (reverse) {
+    a = flip(a, along);
+    b = flip(b, along);
+  }
+  if (initial && !(b.shape()[static_cast<std::size_t>(along)] == Expr(0))) {
+    Shape shape = b.shape();
+    shape.erase(shape.begin() + along);
+    const Tensor before = broadcast_to(initial->to(b.dtype()), shape, kWho).unsqueeze(along);
+    const Tensor first = a.narrow(along, 0, 1) * before + b.narrow(along, 0, 1);
+    b = cat({first, b.narrow(along, 1, b.shape()[static_cast<std::size_t>(along)] - Expr(1))},
+            along);
+  }
+  const Tensor h = apply(Op::ScanLinear, {&b, &a}, {.axes = {along}}, kWho);
+  return reverse ? flip(h, along) : h;
+}
+
 namespace {
 
 // x minus its largest along the axis, which the gradient does not see: it cancels.

@@ -93,8 +93,12 @@ public:
       break;
     case OpClass::Scan:
       for (std::int64_t axis : {0, 1})
-        add(fmt::format(" along {}", axis),
-            [&](Graph& g) { return g.scan(op_, operand(g), axis); });
+        add(fmt::format(" along {}", axis), [&](Graph& g) {
+          if (op_ != Op::ScanLinear)
+            return g.scan(op_, operand(g), axis);
+          const NodeId term = operand(g);
+          return g.linear_scan(term, other(g), axis);
+        });
       break;
     case OpClass::Sort:
       for (std::int64_t axis : {0, 1})

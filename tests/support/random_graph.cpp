@@ -266,7 +266,13 @@ private:
       NodeId a = operand(by_rule);
       if (graph_[a].shape.empty() || !by_rule(graph_[a].dtype))
         return std::nullopt;
-      return graph_.scan(op, a, random_axis(graph_[a].shape));
+      const std::int64_t axis = random_axis(graph_[a].shape);
+      if (op != Op::ScanLinear)
+        return graph_.scan(op, a, axis);
+      const DType dtype = graph_[a].dtype;
+      const Shape shape = graph_[a].shape;
+      const NodeId factor = value(dtype, shape);
+      return graph_.linear_scan(a, factor, axis);
     }
     case OpClass::Sort: {
       NodeId a = operand(by_rule);

@@ -39,6 +39,14 @@ Tensor norm(const Operand& a, const Axes& axes = {}, bool keepdim = false, doubl
 /// Sums (products) of elements 0..i; dtypes as sum().
 Tensor cumsum(const Operand& a, std::int64_t axis);
 Tensor cumprod(const Operand& a, std::int64_t axis);
+/// h[i] = factor[i] h[i-1] + term[i] along an axis, h[-1] being `initial`, or 0: leaky averages,
+/// discounted sums, state spaces. `reverse`: from the last element on, h[i] = factor[i] h[i+1] +
+/// term[i]. Factor and term are broadcast against each other and give shape and dtype (f32 of
+/// integers); `initial` is broadcast to the shape without the axis. Sums in f32 where the dtype has
+/// 16 bits. Few long lines are scanned in parts, which are maps h -> a h + b, so a result is right
+/// only where products of neighbouring factors do not overflow. Error(Axis), Error(Shape).
+Tensor linear_recurrence(const Operand& factor, const Operand& term, std::int64_t axis = 0,
+                         bool reverse = false, const std::optional<Operand>& initial = {});
 /// Along one axis, in the dtype of floats, f32 of integers.
 Tensor softmax(const Operand& a, std::int64_t axis = -1);
 Tensor log_softmax(const Operand& a, std::int64_t axis = -1);

@@ -314,4 +314,25 @@ Estimate Accumulator::result(DType result) const {
   return {rounded, error};
 }
 
+void Recurrence::add(const Estimate& term, const Estimate& factor) {
+  const double a = as_double(type_, factor.value), b = as_double(type_, term.value);
+  error_ = (std::fabs(a) + factor.error) * error_ + std::fabs(value_) * factor.error + term.error;
+  value_ = a * value_ + b;
+  size_ = std::fabs(a) * size_ + std::fabs(b);
+  widest_ = std::max(1.0, std::fabs(a) * widest_);
+  ++terms_;
+}
+
+Estimate Recurrence::result(DType result) const {
+  const Number rounded = round_to(result, {.f = value_});
+  // A NaN compares unequal to every number.
+  if (!(std::max({widest_, size_, widest_ * size_, error_}) <= largest(acc_)) ||
+      !std::isfinite(rounded.f))
+    return {rounded, kInf};
+  const double maps = 2 * static_cast<double>(terms_) + 2;
+  return {rounded, error_ + maps * unit_roundoff(acc_) * size_ +
+                       2 * unit_roundoff(result) * std::fabs(rounded.f) +
+                       maps * smallest_normal(acc_) * widest_};
+}
+
 } // namespace egret::backend::reference

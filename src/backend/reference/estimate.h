@@ -61,4 +61,21 @@ private:
   std::vector<Estimate> contenders_;       ///< ArgMax
 };
 
+/// h -> factor h + term, one after the other, from 0. Its bound holds for any grouping of the maps;
+/// it is infinite where a group's factors may overflow.
+class Recurrence {
+public:
+  Recurrence(DType type, DType acc) : type_(type), acc_(acc) {}
+  void add(const Estimate& term, const Estimate& factor);
+  Estimate result(DType result) const;
+
+private:
+  DType type_, acc_;
+  double value_ = 0;
+  double size_ = 0;   ///< of the same maps with all signs positive
+  double error_ = 0;  ///< what the operands' errors come to
+  double widest_ = 1; ///< the largest product of neighbouring factors that ends here
+  std::int64_t terms_ = 0;
+};
+
 } // namespace egret::backend::reference

@@ -55,20 +55,28 @@ void eval_reduce(const ir::Node& node, Operands operands, Cells& result) {
 
 void eval_scan(const ir::Node& node, Operands operands, Cells& result) {
   const Cells& from = *operands[0];
-  const auto axis = static_cast<std::size_t>(node.attrs.axes[0]);
-  const std::int64_t length = from.dims()[axis];
-  Dims starts = from.dims(); // the first element of each line
-  starts[axis] = length > 0 ? 1 : 0;
-  for_each_point(starts, [&](const Dims& start, std::int64_t) {
-    Accumulator sum(monoid_of(node.op), from.dtype(), accumulator_of(from.dtype()));
-    Dims point = start;
-    for (std::int64_t i = 0; i < length; ++i) {
-      point[axis] = i;
-      const std::int64_t number = number_of_point(from.dims(), point);
-      sum.add(from.at(number));
-      result.set(number, sum.result(node.dtype));
-    }
-  });
+  const auto run = [&](auto state, const auto& add) {
+    const auto axis = static_cast<std::size_t>(node.attrs.axes[0]);
+    const std::int64_t length = from.dims()[axis];
+    Dims starts = from.dims(); // the first element of each line
+    starts[axis] = length > 0 ? 1 : 0;
+    for_each_point(starts, [&](const Dims& start, std::int64_t) {
+      auto scanned = state;
+      Dims point = start;
+      for (std::int64_t i = 0; i < length; ++i) {
+        point[axis] = i;
+        const std::int64_t number = number_of_point(from.dims(), point);
+        add(scanned, number);
+        result.set(number, scanned.result(node.dtype));
+      }
+    });
+  };
+  const DType acc = accumulator_of(from.dtype());
+  if (node.op == Op::ScanLinear)
+    return run(Recurrence(from.dtype(), acc),
+               [&](Recurrence& r, std::int64_t i) { r.add(from.at(i), operands[1]->at(i)); });
+  run(Accumulator(monoid_of(node.op), from.dtype(), acc),
+      [&](Accumulator& a, std::int64_t i) { a.add(from.at(i)); });
 }
 
 std::vector<Estimate> order_of(std::span<const Estimate> keys, DType dtype) {

@@ -366,10 +366,12 @@ void RegionEvaluator::terms(std::size_t number, const Dims& point, std::int64_t 
 void RegionEvaluator::scan_line(std::size_t number, const Dims& point) {
   const Stage& stage = region_.stages[number];
   StageCode& code = stages_[number];
+  const bool linear = stage.monoid == Monoid::Linear;
   std::vector<Accumulator> sums;
   for (int place : stage.yields)
-    sums.emplace_back(stage.monoid, stage.body[static_cast<std::size_t>(place)].dtype,
-                      stage.acc_dtype);
+    sums.emplace_back(linear ? Monoid::Prod : stage.monoid,
+                      stage.body[static_cast<std::size_t>(place)].dtype, stage.acc_dtype);
+  Recurrence maps(stage.body[static_cast<std::size_t>(stage.yields[0])].dtype, stage.acc_dtype);
   const auto along = static_cast<std::size_t>(code.over_at.at(0));
   Dims at = point;
   for (at[along] = 0; at[along] < code.extents[along]; ++at[along]) {
@@ -378,6 +380,11 @@ void RegionEvaluator::scan_line(std::size_t number, const Dims& point) {
     for (std::size_t y = 0; y < sums.size(); ++y) {
       sums[y].add(values[static_cast<std::size_t>(stage.yields[y])]);
       results.push_back(sums[y].result(stage.yield_dtypes[y]));
+    }
+    if (linear) {
+      maps.add(values[static_cast<std::size_t>(stage.yields[0])],
+               values[static_cast<std::size_t>(stage.yields[1])]);
+      results[0] = maps.result(stage.yield_dtypes[0]);
     }
     code.known[number_of_point(code.result, at)] = std::move(results);
   }

@@ -74,6 +74,8 @@ std::optional<Scalar> folded_value(const Site& site) {
   auto first = site.known(0);
   if (!first)
     return std::nullopt;
+  if (site.op == Op::ScanLinear) // unless the factors are all finite, 0 is not kept
+    return std::nullopt;
   if (row.cls == OpClass::Scan)
     return site.op == Op::ScanMax || *first == identity_of(monoid_of(site.op), first->dtype)
                ? first

@@ -91,7 +91,9 @@ void add_reduction(Case& c, Op op, const Dims& dims) {
         value = 0;
   if (info_of(op).cls == OpClass::Scan) {
     for (std::size_t axis = 0; axis < dims.size(); ++axis)
-      c.output(c.graph.scan(op, x, std::int64_t(axis)));
+      c.output(op == Op::ScanLinear
+                   ? c.graph.linear_scan(x, c.input(dims, 0.3, 2, true), std::int64_t(axis))
+                   : c.graph.scan(op, x, std::int64_t(axis)));
     return;
   }
   for (const Dims& axes : subsets_of_axes(dims.size()))

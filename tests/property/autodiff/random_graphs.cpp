@@ -76,6 +76,19 @@ bool jumps(const Graph& g) {
   return false;
 }
 
+/// A maximum of equal elements has a kink there.
+bool may_tie(const Graph& g, const std::vector<std::vector<double>>& values) {
+  bool compares = false;
+  for (NodeId id = 0; id < g.size(); ++id)
+    compares = compares || g[id].op == Op::ScanMax || g[id].op == Op::ReduceMax ||
+               g[id].op == Op::Max || g[id].op == Op::ScatterMax;
+  std::vector<double> all;
+  for (const auto& input : values)
+    all.insert(all.end(), input.begin(), input.end());
+  std::ranges::sort(all);
+  return compares && std::ranges::adjacent_find(all) != all.end();
+}
+
 TEST(RandomGraphs, AgreeWithDifferencesWhereTheyAreSmooth) {
   testing::RandomGraphOptions options{
       .ops = 10, .dtypes = {DType::F64, DType::I64}, .max_rank = 3, .max_elements = 24};
@@ -90,7 +103,7 @@ TEST(RandomGraphs, AgreeWithDifferencesWhereTheyAreSmooth) {
   }
   options.motifs = false;
   int checked = 0;
-  for (std::uint64_t seed = 1; seed <= 2500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 3200; ++seed) {
     Graph g = testing::random_graph(seed, options);
     std::erase_if(g.outputs, [&](NodeId id) { return g[id].dtype != DType::F64; });
     const auto inputs = testing::random_inputs(g, seed, {.special = false, .range = 1.5});
@@ -100,7 +113,7 @@ TEST(RandomGraphs, AgreeWithDifferencesWhereTheyAreSmooth) {
       values.push_back(input.doubles());
       elements += input.size();
     }
-    if (g.outputs.empty() || elements > 60 || jumps(g) || !is_tame(g, inputs))
+    if (g.outputs.empty() || elements > 60 || jumps(g) || may_tie(g, values) || !is_tame(g, inputs))
       continue;
     // One step may straddle a kink or be too coarse for a steep place.
     const GradCheck coarse =

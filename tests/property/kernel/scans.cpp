@@ -32,7 +32,10 @@ Graph scan_graph(Rng& rng, std::int64_t longest) {
   const DType type =
       rng.pick(std::vector{DType::F32, DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64,
                            DType::I32, DType::I64, DType::U32, DType::U8});
-  const Op op = rng.pick(std::vector{Op::ScanSum, Op::ScanSum, Op::ScanMax, Op::ScanProd});
+  Op op =
+      rng.pick(std::vector{Op::ScanSum, Op::ScanSum, Op::ScanMax, Op::ScanProd, Op::ScanLinear});
+  if (op == Op::ScanLinear && !is_float(type))
+    op = Op::ScanSum;
   const auto rank = std::size_t(1 + rng.below(3));
   const auto axis = std::size_t(rng.below(std::int64_t(rank)));
   Shape shape;
@@ -48,7 +51,8 @@ Graph scan_graph(Rng& rng, std::int64_t longest) {
     term = g.unary(Op::Tanh, term);
   if (turned)
     term = g.flip(term, {along});
-  NodeId made = g.scan(op, term, along);
+  NodeId made = op == Op::ScanLinear ? g.linear_scan(term, g.input("a", type, shape), along)
+                                     : g.scan(op, term, along);
   g.outputs = {made};
   switch (rng.below(4)) {
   case 0:
@@ -80,13 +84,20 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
   const kernel::Generator& generator = generator_of(target);
   std::vector<Schedule> all = generator.space(c.region, target);
   const std::int64_t piece = 1 + rng.below(40), together = rng.below(5);
+  const bool ordered = std::ranges::any_of(
+      c.region.stages, [](const kernel::Stage& stage) { return stage.monoid == Monoid::Linear; });
+  // Lanes and threads along the axis refuse what must stay in order.
+  const auto offer = [&](const Schedule& s) {
+    if (!ordered || generator.lower(c.region, s, target).ok)
+      all.push_back(s);
+  };
   if (target.is_gpu()) {
-    all.push_back(with(generator, {{"threads", 64},
-                                   {"group", rng.pick(std::vector{64, 32, 8, 1})},
-                                   {"copies", 1 + rng.below(3)},
-                                   {"lanes", rng.pick(std::vector{1, 2, 4})},
-                                   {"piece", piece},
-                                   {"together", together}}));
+    offer(with(generator, {{"threads", 64},
+                           {"group", rng.pick(std::vector{64, 32, 8, 1})},
+                           {"copies", 1 + rng.below(3)},
+                           {"lanes", rng.pick(std::vector{1, 2, 4})},
+                           {"piece", piece},
+                           {"together", together}}));
     const std::int64_t copies = 1 + rng.below(2), lanes = 1;
     const Schedule once = with(generator, {{"threads", 64},
                                            {"copies", copies},
@@ -96,11 +107,11 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
     if (generator.lower(c.region, once, target).ok) // the axis may be too short
       all.push_back(once);
   } else {
-    all.push_back(with(generator, {{"copies", 1 + rng.below(4)},
-                                   {"vectors", 1 + rng.below(4)},
-                                   {"piece", piece},
-                                   {"together", together}}));
-    all.push_back(with(generator, {{"piece", 64}, {"together", 3}}));
+    offer(with(generator, {{"copies", 1 + rng.below(4)},
+                           {"vectors", 1 + rng.below(4)},
+                           {"piece", piece},
+                           {"together", together}}));
+    offer(with(generator, {{"piece", 64}, {"together", 3}}));
   }
   return all;
 }

@@ -325,8 +325,8 @@ TEST(Online, WhatOnlyResemblesIsRefused) {
   { // a factor read from where the maximum says
     Formula f(DType::F32, 4, 4096);
     const NodeId top = f.along(f.g.reduce(Op::ReduceMax, f.wide_, {1})),
-                 factor = f.g.gather(f.g.input("table", DType::F32, {16}),
-                                     f.g.cast(top, DType::I64), 0);
+                 factor =
+                     f.g.gather(f.g.input("table", DType::F32, {16}), f.g.cast(top, DType::I64), 0);
     f.g.outputs = {f.sum(f.g.binary(Op::Mul, factor, f.g.unary(Op::Exp, f.minus(f.wide_, top))))};
     EXPECT_EQ(refusal(f.g), kNothing);
   }

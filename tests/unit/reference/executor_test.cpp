@@ -98,6 +98,8 @@ TEST(Reference, ScansAlongAnyAxis) {
   EXPECT_EQ(values_of(g, g.scan(Op::ScanSum, x, 1)), (List{1, 3, 6, 4, 9, 15}));
   EXPECT_EQ(values_of(g, g.scan(Op::ScanProd, x, 0)), (List{1, 2, 3, 4, 10, 18}));
   EXPECT_EQ(values_of(g, g.scan(Op::ScanMax, g.flip(x, {1}), 1)), (List{3, 3, 3, 6, 6, 6}));
+  NodeId factor = g.reshape(vector_of(g, DType::F32, {9, 2, 0, 9, -1, 0.5}), {2, 3});
+  EXPECT_EQ(values_of(g, g.linear_scan(x, factor, 1)), (List{1, 4, 3, 4, 1, 6.5}));
 }
 
 TEST(Reference, GatherPutsTheIndexDimsInPlaceOfTheAxis) {
