@@ -288,12 +288,14 @@ Tensor round(const Operand& a) {
   Access::held(a, "round");
   if (!is_float(a.dtype()))
     return a.clone();
-  // floor(a + 1/2) would round up what lies just below a half, and halves always up.
-  const Tensor low = floor(a);
-  const Tensor rest = a - low;
-  const Tensor odd = low - floor(low * 0.5) * 2 == 1;
-  const Tensor up = (rest > 0.5) | ((rest == 0.5) & odd);
-  return where(up, low + 1, low);
+  // Away from zero where the rest says so: trunc() keeps the sign of a, so that what is between
+  // -1/2 and -0 becomes -0. floor(a + 1/2) would round up what lies just below a half, and halves
+  // always up.
+  const Tensor whole = trunc(a);
+  const Tensor rest = abs(a - whole);
+  const Tensor odd = whole - trunc(whole * 0.5) * 2 != 0;
+  const Tensor away = (rest > 0.5) | ((rest == 0.5) & odd);
+  return where(away, where(a < 0, whole - 1, whole + 1), whole);
 }
 
 Tensor isnan(const Operand& a) {

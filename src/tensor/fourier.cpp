@@ -291,6 +291,8 @@ std::vector<std::int64_t> listed(const Axes& axes, std::int64_t rank) {
 
 Complex along_all(Complex a, const std::vector<std::int64_t>& axes, Norm norm, bool inverse,
                   const char* who) {
+  if (axes.empty())
+    return {a.real.clone(), a.imag.clone()};
   for (const std::int64_t axis : axes)
     a = along(a, axis, norm, inverse, who);
   return a;

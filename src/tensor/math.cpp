@@ -55,7 +55,7 @@ Tensor small_angle(const Tensor& t) {
                   -0x1.e9b864bdcf281p-6,  0x1.67e73667f3d2fp-6,  -0x1.c6e54a3bc6f78p-7,
                   0x1.d6ba3a0a11ccfp-8,   -0x1.7924d03981660p-9, 0x1.b25eb3b998b7bp-11,
                   -0x1.3dbe23d8bb86ep-13, 0x1.b972cb38f75d5p-17});
-  const Tensor value = stopped(t + t * z * p);
+  const Tensor value = stopped(where(t == 0, t, t + t * z * p)); // of -0 the sum is 0
   const Tensor fixed = stopped(t);
   const Tensor d = (fixed - t) / (t * fixed + 1);
   const Tensor d2 = d * d;
@@ -168,7 +168,8 @@ Tensor asinh(const Operand& a) {
     const Tensor near = where(size < 1e9, size, number(x, 1));
     const Tensor square_root = sqrt(near * near + 1);
     const Tensor small = log1p(near + near * near / (square_root + 1));
-    return where(size < 1e9, small, log(size) + number(x, M_LN2)) * s;
+    const Tensor value = where(size < 1e9, small, log(size) + number(x, M_LN2)) * s;
+    return where(x == 0, x, value); // the sum in `small` makes 0 of -0
   });
 }
 

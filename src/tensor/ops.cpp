@@ -75,7 +75,7 @@ NodePtr cast_node(NodePtr node, DType type) {
 Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
               const char* who) {
   if (axes.empty())
-    return a;
+    return a.clone(); // a value of its own, as of any function
   NodePtr node = Access::node(a, who);
   Shape kept;
   if (keepdim) {

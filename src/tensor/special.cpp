@@ -50,7 +50,7 @@ Tensor inverse_erf(const Tensor& y) {
     const Tensor error = where(abs(y) < 0.5, erf(x) - y, ((1 - y * s) - erfc(x * s)) * s);
     x = x - error * exp(square(x)) * number(y, std::sqrt(M_PI) / 2);
   }
-  return x;
+  return where(y == 0, y, x); // -0 of -0
 }
 
 // log Γ and its derivative grow by sums over the poles: both are reflected where x < 1/2, by
@@ -118,7 +118,8 @@ Tensor lgamma(const Operand& a) {
   const Tensor right = log_gamma(r.right);
   const Tensor sine = abs(sin(r.apart * M_PI));
   const Tensor value = where(r.left, std::log(M_PI) - log(sine) - right, right);
-  return where(isinf(all), kInfinity, value).to(given.dtype());
+  // At a pole far from 0 both logarithms are infinite.
+  return where(isinf(all) | (r.left & (sine == 0)), kInfinity, value).to(given.dtype());
 }
 
 Tensor digamma(const Operand& a) {
@@ -203,9 +204,9 @@ Tensor bessel(const Tensor& a, int order, bool scaled, const char* who) {
       inner = inner * low * 0.5;
     if (scaled)
       inner = inner * exp(neg(where(near, size, 0)));
-    Tensor outer = bessel_tail(high, order) / sqrt(high * (2 * M_PI));
-    if (!scaled)
-      outer = where(high == kInfinity, kInfinity, exp(high) * outer);
+    Tensor outer = bessel_tail(high, order) / (sqrt(high) * std::sqrt(2 * M_PI));
+    if (!scaled) // beyond 800 it is infinite, and the tail may be 0
+      outer = where(high > 800, kInfinity, exp(where(high > 800, 0, high)) * outer);
     return where(near, inner, order == 1 ? where(x < 0, neg(outer), outer) : outer);
   });
 }

@@ -19,6 +19,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -60,11 +61,22 @@ T take(llvm::Expected<T> result, const char* doing, ErrorKind kind = ErrorKind::
   return std::move(*result);
 }
 
+// LLVM 19's pass "X86 Avoid Store Forwarding Blocks" asks for the size of each memory operand that
+// it looks at, and ends the process where that is unknown, as it is of a masked load. The pass is
+// for copies of structs, which kernels do not make.
+void leave_out_store_forwarding() {
+  auto& options = llvm::cl::getRegisteredOptions();
+  const auto option = options.find("x86-disable-avoid-SFB");
+  if (option != options.end())
+    static_cast<llvm::cl::opt<bool>*>(option->second)->setValue(true);
+}
+
 void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    leave_out_store_forwarding();
   });
 }
 

@@ -209,8 +209,14 @@ void check_values(const Row& row, int instances) {
           operands.push_back(laid(a, a.type.value_or(type), layouts));
         const Tensors have = instance.call(operands);
         ASSERT_EQ(have.size(), want.size());
-        for (std::size_t o = 0; o < have.size() && problem.empty(); ++o)
-          problem = compare(have[o], want[o], type, row);
+        for (std::size_t o = 0; o < have.size() && problem.empty(); ++o) {
+          for (std::size_t k = 0; k < operands.size(); ++k)
+            if (detail::same_place(have[o], operands[k]))
+              problem = fmt::format("result {} is operand {}: an update of one changes the other",
+                                    o, k);
+          if (problem.empty())
+            problem = compare(have[o], want[o], type, row);
+        }
       } catch (const std::exception& e) {
         problem = e.what();
       }
