@@ -212,8 +212,8 @@ void check_values(const Row& row, int instances) {
         for (std::size_t o = 0; o < have.size() && problem.empty(); ++o) {
           for (std::size_t k = 0; k < operands.size(); ++k)
             if (detail::same_place(have[o], operands[k]))
-              problem = fmt::format("result {} is operand {}: an update of one changes the other",
-                                    o, k);
+              problem =
+                  fmt::format("result {} is operand {}: an update of one changes the other", o, k);
           if (problem.empty())
             problem = compare(have[o], want[o], type, row);
         }
