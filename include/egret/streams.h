@@ -29,7 +29,8 @@ void set_queue_limits(const QueueLimits& limits);
 QueueLimits queue_limits() noexcept;
 
 /// Runs what this thread has recorded and something holds, and waits until the devices that it
-/// has used, and the device in use, have nothing to do.
+/// has used, and the device in use, have nothing to do. Call it as egret::sync(): <unistd.h> has a
+/// sync() as well.
 void sync();
 
 /// Computes several values in one plan.
