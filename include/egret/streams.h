@@ -29,9 +29,8 @@ void set_queue_limits(const QueueLimits& limits);
 QueueLimits queue_limits() noexcept;
 
 /// Runs what this thread has recorded and something holds, and waits until the devices that it
-/// has used, and the device in use, have nothing to do. Call it as egret::sync(): <unistd.h> has a
-/// sync() as well.
-void sync();
+/// has used, and the device in use, have nothing to do.
+void sync(); ///< to be called as egret::sync(): <unistd.h> declares another one
 
 /// Computes several values in one plan.
 template <std::same_as<Tensor>... T>

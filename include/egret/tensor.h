@@ -311,7 +311,7 @@ public:
 
   // --- gradients (see grad.h)
   bool requires_grad() const;
-  Tensor& set_requires_grad(bool on = true); ///< floats only (Error(DType)); makes this a leaf
+  Tensor& set_requires_grad(bool on = true); ///< floats only; a leaf, if it required none before
   bool is_leaf() const;                      ///< not computed from tensors that require gradients
   Tensor grad() const;                       ///< what backward() has summed; empty when nothing has
   void set_grad(const Tensor& gradient);     ///< replaces it (empty: removes it)

@@ -179,6 +179,10 @@ Tensor arange(Number begin, Number end, Number step, std::optional<DType> dtype)
   const DType type = dtype ? *dtype : integer ? DType::I64 : DType::F32;
   std::int64_t count;
   if (integer) {
+    for (const Number number : {begin, end, step})
+      if (number.as_double() > 0 && number.as_int() < 0)
+        fail(ErrorKind::Value, "arange: {} does not fit i64",
+             static_cast<std::uint64_t>(number.as_int()));
     // Distances of 64-bit numbers, which may not fit one themselves.
     const auto a = static_cast<std::uint64_t>(begin.as_int()),
                b = static_cast<std::uint64_t>(end.as_int()),

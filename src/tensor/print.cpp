@@ -2,6 +2,7 @@
 #include "tensor/ops.h"
 
 #include <fmt/format.h>
+#include <functional>
 #include <ostream>
 
 namespace egret {
@@ -15,13 +16,13 @@ constexpr std::int64_t kEdge = 3;     // at each end of an axis that is cut
 
 struct Printer {
   const std::vector<std::int64_t>& sizes;
-  const std::vector<std::string>& cells;
+  const std::function<std::string(std::size_t)>& cell; ///< the element at a row-major place
   bool cut;
   std::string text;
 
   void element(std::size_t axis, std::size_t at) {
     if (axis == sizes.size()) {
-      text += cells[at];
+      text += cell(at);
       return;
     }
     std::size_t stride = 1;
@@ -45,28 +46,38 @@ struct Printer {
   }
 };
 
+// A NaN's sign means nothing.
+template <class T>
+std::string number_text(T value) {
+  return value != value ? "nan" : fmt::format("{}", value);
+}
+
+template <class T, class Text>
+std::function<std::string(std::size_t)> each(const Tensor& a, Text text) {
+  return [values = a.to_vector<T>(), text](std::size_t i) { return text(values[i]); };
+}
+
+// The text of each element, made when it is asked for: of a large tensor few are shown.
+std::function<std::string(std::size_t)> cells_of(const Tensor& a) {
+  if (a.dtype() == DType::F64)
+    return each<double>(a, number_text<double>);
+  if (is_float(a.dtype()))
+    return each<float>(a, number_text<float>);
+  if (a.dtype() == DType::Bool)
+    return each<bool>(a, [](bool value) { return std::string(value ? "true" : "false"); });
+  if (a.dtype() == DType::U64)
+    return each<std::uint64_t>(a, number_text<std::uint64_t>);
+  return each<std::int64_t>(a, number_text<std::int64_t>);
+}
+
 } // namespace
 
 std::string to_string(const Tensor& a) {
   if (!a.defined())
     return "tensor(empty)";
   const auto sizes = a.sizes();
-  std::vector<std::string> cells;
-  if (is_float(a.dtype())) {
-    for (double value : a.to_vector<double>())
-      cells.push_back(a.dtype() == DType::F64 ? fmt::format("{}", value)
-                                              : fmt::format("{}", static_cast<float>(value)));
-  } else if (a.dtype() == DType::Bool) {
-    for (bool value : a.to_vector<bool>())
-      cells.push_back(value ? "true" : "false");
-  } else if (a.dtype() == DType::U64) {
-    for (std::uint64_t value : a.to_vector<std::uint64_t>())
-      cells.push_back(fmt::format("{}", value));
-  } else {
-    for (std::int64_t value : a.to_vector<std::int64_t>())
-      cells.push_back(fmt::format("{}", value));
-  }
-  Printer printer{sizes, cells, a.numel() > kWhole, {}};
+  const auto cell = cells_of(a);
+  Printer printer{sizes, cell, a.numel() > kWhole, {}};
   printer.element(0, 0);
   return fmt::format("{} {}{}", printer.text, name_of(a.dtype()),
                      to_string(Shape(sizes.begin(), sizes.end())));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 namespace egret {
@@ -38,8 +39,9 @@ TEST(EdgesOfFunctions, OddFunctionsKeepTheSignOfZero) {
       }
       // The gradient there is not the constant's that stands for the value.
       Tensor x = tensor({-0.0, 0.0}).to(type).set_requires_grad();
-      if (name == "atan" || name == "asinh")
+      if (name == "atan" || name == "asinh") {
         EXPECT_EQ(grad(function(x).sum(), x).to_vector(), (std::vector<float>{1, 1})) << name;
+      }
     }
 }
 
@@ -87,6 +89,28 @@ TEST(EdgesOfFunctions, AReductionOverNoAxesIsAValueOfItsOwn) {
   y.backward();
   EXPECT_EQ(x.item(), 2);
   EXPECT_EQ(x.grad().item(), 3);
+}
+
+TEST(EdgesOfFunctions, ARangeEndsWithinI64) {
+  EXPECT_THROW(arange(std::uint64_t{1} << 63), Error);
+  EXPECT_THROW(arange(0, ~std::uint64_t{0}, std::uint64_t{1} << 63), Error);
+}
+
+TEST(EdgesOfFunctions, PrintingALargeTensorFormatsWhatItShows) {
+  const Tensor x = ones({1 << 24}, DType::U8).eval();
+  const auto peak = [] {
+    rusage use{};
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss; // KiB
+  };
+  const long before = peak();
+  EXPECT_EQ(to_string(x), "[1, 1, 1, ..., 1, 1, 1] u8[16777216]");
+  EXPECT_LT(peak() - before, 300 << 10);
+}
+
+TEST(EdgesOfFunctions, ANaNIsPrintedWithoutASign) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(to_string(tensor({nan, std::copysign(nan, -1.0), -0.0})), "[nan, nan, -0] f32[3]");
 }
 
 } // namespace
