@@ -50,6 +50,22 @@ std::optional<double> exact_reciprocal(const Scalar& s) {
   return inverse;
 }
 
+/// x of f(x) - f(x) with a bounded f, of which only that is left which is NaN; kNo of other sums.
+NodeId cancelled_argument(const Site& s) {
+  for (std::size_t i : {0u, 1u}) {
+    const ir::Node& f = s.operand(i);
+    const bool bounded = f.op == Op::Erf || f.op == Op::Tanh;
+    if (!bounded || !s.operand_is(1 - i, Op::Mul))
+      continue;
+    const ir::Node& other = s.operand(1 - i);
+    for (std::size_t j : {0u, 1u})
+      if (auto c = ir::known_value(s.out, other.inputs[1 - j]);
+          c && c->as_double() == -1 && other.inputs[j] == s.in[i])
+        return f.inputs[0];
+  }
+  return kNo;
+}
+
 constexpr Rule kArithmeticRules[] = {
     {Op::Mul, "x * 1 = x", [](const Site& s) { return beside(s, 1); }},
     {Op::Mul, "x * 0 = 0 (integers)",
@@ -65,6 +81,17 @@ constexpr Rule kArithmeticRules[] = {
      [](const Site& s) {
        Nested n = nested(s);
        return n.x != kNo && on_integers(s) ? merged(s, n) : kNo;
+     }},
+    {Op::Add, "f(x) - f(x) = c - c with c = x within -1 .. 1 (f one of erf, tanh)",
+     [](const Site& s) {
+       const NodeId x = cancelled_argument(s);
+       if (x == kNo)
+         return kNo;
+       const NodeId minus = s.filled(-1);
+       const auto negative = [&](NodeId a) { return s.out.binary(Op::Mul, a, minus); };
+       const NodeId above = s.out.binary(Op::Max, x, minus);
+       const NodeId c = s.out.binary(Op::Max, negative(above), minus);
+       return s.out.binary(Op::Add, c, negative(c));
      }},
     {Op::Div, "x / c = x * (1/c) (c a power of two with a reciprocal)",
      [](const Site& s) {

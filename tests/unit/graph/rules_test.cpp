@@ -101,6 +101,24 @@ const Case kCases[] = {
     {"", F, kRow,
      [](Maker& m) { return m.op(Op::Add, m.op(Op::Add, m.x, m.number(2)), m.number(1)); },
      "add(add(x, 2), 1)"},
+    {"f(x) - f(x) = c - c with c = x within -1 .. 1 (f one of erf, tanh)", F, kRow,
+     [](Maker& m) {
+       const NodeId f = m.op(Op::Erf, m.x);
+       return m.op(Op::Add, f, m.op(Op::Mul, f, m.number(-1)));
+     },
+     "add(max(mul(max(x, -1), -1), -1), mul(max(mul(max(x, -1), -1), -1), -1))"},
+    {"f(x) - f(x) = c - c with c = x within -1 .. 1 (f one of erf, tanh)", F, kRow,
+     [](Maker& m) {
+       const NodeId f = m.op(Op::Tanh, m.x);
+       return m.op(Op::Add, m.op(Op::Mul, m.number(-1), f), f);
+     },
+     "add(max(mul(max(x, -1), -1), -1), mul(max(mul(max(x, -1), -1), -1), -1))"},
+    {"", F, kRow, // NaN for infinities
+     [](Maker& m) {
+       const NodeId f = m.op(Op::Sin, m.x);
+       return m.op(Op::Add, f, m.op(Op::Mul, f, m.number(-1)));
+     },
+     "add(sin(x), mul(sin(x), -1))"},
     {"x / c = x * (1/c) (c a power of two with a reciprocal)", F, kRow,
      [](Maker& m) { return m.op(Op::Div, m.x, m.number(-8)); }, "mul(x, -0.125)"},
     {"x / c = x * (1/c) (c a power of two with a reciprocal)", F, kRow,
