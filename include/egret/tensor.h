@@ -242,8 +242,8 @@ public:
                (std::initializer_list<Index> indices)) ///< t[{Slice(1, 3), 0, Slice::all()}]
   EGRET_METHOD(index, (std::span<const Index> indices))
   EGRET_METHOD(select, (std::int64_t axis, std::int64_t position)) ///< removes the axis
-  /// `length` positions of an axis from `begin`; Error(Axis), Error(Index) where they do not lie
-  /// within it.
+  /// `length` positions of an axis from `begin`, a negative number counting from the end;
+  /// Error(Axis), Error(Index) where they do not lie within it.
   EGRET_METHOD(narrow, (std::int64_t axis, const Expr& begin, const Expr& length))
 
   // --- shape

@@ -251,14 +251,16 @@ Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) 
   Access::held(*this, "narrow");
   axis = axis_of(axis, rank(), shape(), "narrow");
   const Expr& size = shape()[static_cast<std::size_t>(axis)];
-  if (!proves_less_equal(0, begin) || !proves_less_equal(0, length) ||
-      !proves_less_equal(length, size - begin))
+  const bool from_end = begin.is_constant() && *begin.constant() < 0;
+  const Expr first = from_end ? size + begin : begin;
+  if (!proves_less_equal(0, first) || !proves_less_equal(0, length) ||
+      !proves_less_equal(length, size - first))
     fail(ErrorKind::Index, "narrow: {} elements from {} do not lie within axis {} of {} (size {})",
          length.str(), begin.str(), axis, shape_of(*this), size.str());
   std::vector<Range> ranges;
   for (const Expr& n : shape())
     ranges.push_back({0, n, 1, n});
-  ranges[static_cast<std::size_t>(axis)] = {begin, length, 1, size};
+  ranges[static_cast<std::size_t>(axis)] = {first, length, 1, size};
   return picked(*this, ranges, "narrow");
 }
 

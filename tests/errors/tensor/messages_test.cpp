@@ -197,6 +197,8 @@ TEST(Messages, IndicesAndSlices) {
       {ErrorKind::Index, "select: position 3 is out of range for axis 1", [] { m23.select(1, 3); }},
       {ErrorKind::Index, "narrow: 3 elements from 1 do not lie within axis 1 of [2,3] (size 3)",
        [] { m23.narrow(1, 1, 3); }},
+      {ErrorKind::Index, "narrow: 1 elements from -4 do not lie within axis 1 of [2,3] (size 3)",
+       [] { m23.narrow(1, -4, 1); }},
       {ErrorKind::Shape, "assign: [4] does not broadcast to [3], the shape of what is indexed",
        [&] { x.assign({0}, f4); }},
       {ErrorKind::Shape, "assign: [3,3] does not broadcast to [2,3]",

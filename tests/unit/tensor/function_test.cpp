@@ -249,6 +249,13 @@ TEST(Reduce, SoftmaxFamily) {
   expect_near(logsumexp(tensor({kInf, 1.0})), {kInf});
 }
 
+TEST(Views, NarrowCountsFromTheEnd) {
+  const Tensor x = tensor({{1.0F, 2.0F, 3.0F}, {4.0F, 5.0F, 6.0F}});
+  EXPECT_EQ(x.narrow(1, -1, 1).to_vector(), (std::vector<float>{3, 6}));
+  EXPECT_EQ(x.narrow(1, -3, 2).to_vector(), (std::vector<float>{1, 2, 4, 5}));
+  EXPECT_EQ(x.narrow(0, -1, 1).to_vector(), (std::vector<float>{4, 5, 6}));
+}
+
 TEST(Views, ReshapePermuteSliceAndJoin) {
   const Tensor x = arange(24).reshape({2, 3, -1});
   EXPECT_EQ(x.shape(), (Shape{2, 3, 4}));
