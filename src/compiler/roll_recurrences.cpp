@@ -237,7 +237,10 @@ private:
     const NodeId first = to_[run.first.previous];
     const auto zero = ir::known_value(*out_, first);
     std::optional<NodeId> factors = factor;
-    if (!zero || zero->as_double() != 0) {
+    const bool starts_at_zero = zero && zero->as_double() == 0;
+    if (!starts_at_zero && is_read_once(run.first.previous)) {
+      terms = with_start(run, first, terms, count);
+    } else if (!starts_at_zero) {
       value.before = 1;
       terms = with_first(first, terms, count);
       if (factor) {
@@ -266,6 +269,22 @@ private:
                       graph_[run.members[0]].shape);
   }
 
+  bool is_read_once(NodeId id) const {
+    return additions_.users(id).size() == 1 && !additions_.is_output(id);
+  }
+
+  /// The terms, the first of them with what the first map makes of the state before it.
+  NodeId with_start(const Run& run, NodeId start, NodeId terms, std::int64_t count) {
+    for (const NodeId factor : run.first.factors)
+      start = out_->binary(Op::Mul, to_[factor], start);
+    const Shape shape = (*out_)[start].shape;
+    std::vector<Expr> none(shape.size() + 1, Expr(0)), after = none;
+    after[0] = Expr(count - 1);
+    const NodeId one = out_->reshape(start, with_front(Expr(1), shape));
+    return out_->binary(Op::Add, terms,
+                        out_->pad(one, none, after, Scalar::of((*out_)[terms].dtype, 0.0)));
+  }
+
   /// `first` and behind it `rest`, along the axis in front.
   NodeId with_first(NodeId first, NodeId rest, std::int64_t count) {
     const Shape shape = (*out_)[rest].shape;
@@ -280,7 +299,7 @@ private:
 
   bool wants_last_alone(const Run& run) const {
     for (std::size_t i = 0; i + 1 < run.members.size(); ++i)
-      if (additions_.is_output(run.members[i]) || additions_.users(run.members[i]).size() != 1)
+      if (!is_read_once(run.members[i]))
         return false;
     return true;
   }

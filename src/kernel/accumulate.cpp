@@ -83,8 +83,11 @@ State Accumulator::add(const State& state, const Point& point, const Expr& place
     const ValueId x = b_.cast(e_.yields(mean_, point)[0].id, dtype_);
     return kept(add_deviation(state, b_.splat(x, b_.type_of(state[0]).lanes)));
   }
-  if (monoid_ == Monoid::Linear)
-    return kept(merge(state, term(point)));
+  if (monoid_ == Monoid::Linear) {
+    const State map = term(point);
+    return kept(
+        {multiply_add(map[1], state[0], map[0]), b_.apply(Op::Mul, dtype_, {state[1], map[1]})});
+  }
   if (arithmetic_.fma)
     if (auto f = e_.factors(stage_, yield_, point))
       return kept({b_.fma(f->first, f->second, state[0])});
@@ -198,8 +201,13 @@ State Accumulator::merge(const State& a, const State& b) {
     return {b_.apply(Op::Select, dtype_, {larger, b[0], a[0]}),
             b_.apply(Op::Select, dtype_, {number, a[1], b[1]})};
   }
-  if (monoid_ == Monoid::Linear)
-    return {multiply_add(b[1], a[0], b[0]), b_.apply(Op::Mul, dtype_, {a[1], b[1]})};
+  if (monoid_ == Monoid::Linear) {
+    // The factors of many maps may overflow, which is nothing to a state of 0.
+    const ValueId zero = number(0, a[0]);
+    const ValueId none = b_.apply(Op::Eq, DType::Bool, {a[0], zero});
+    const ValueId factor = b_.apply(Op::Select, dtype_, {none, zero, b[1]});
+    return {multiply_add(factor, a[0], b[0]), b_.apply(Op::Mul, dtype_, {a[1], b[1]})};
+  }
   if (monoid_ != Monoid::ArgMax)
     return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};
   return choose(better(b, a, true), b, a);
