@@ -121,8 +121,8 @@ Instance batch_norm_of(Draw& d) {
             Tensor mean = running ? t[stats].clone() : Tensor();
             Tensor var = running ? t[stats + 1].clone() : Tensor();
             const Tensor y = batch_norm(t[0], mean, var, c.weight_of(t), c.bias_of(t), options);
-            return Tensors{y, running ? mean.detach() : t[stats],
-                           running ? var.detach() : t[stats + 1]};
+            return Tensors{y, running ? mean.detach() : t[stats].clone(),
+                           running ? var.detach() : t[stats + 1].clone()};
           },
           [=](const Arrays& a) {
             Array mean = a[stats], var = a[stats + 1], x;
