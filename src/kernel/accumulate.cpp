@@ -202,11 +202,16 @@ State Accumulator::merge(const State& a, const State& b) {
             b_.apply(Op::Select, dtype_, {number, a[1], b[1]})};
   }
   if (monoid_ == Monoid::Linear) {
-    // The factors of many maps may overflow, which is nothing to a state of 0.
+    // What many maps come to may overflow, which is nothing to a state or a factor of 0.
     const ValueId zero = number(0, a[0]);
-    const ValueId none = b_.apply(Op::Eq, DType::Bool, {a[0], zero});
-    const ValueId factor = b_.apply(Op::Select, dtype_, {none, zero, b[1]});
-    return {multiply_add(factor, a[0], b[0]), b_.apply(Op::Mul, dtype_, {a[1], b[1]})};
+    const auto is_zero = [&](ValueId x) { return b_.apply(Op::Eq, DType::Bool, {x, zero}); };
+    const auto either = [&](ValueId x, ValueId y) {
+      return b_.apply(Op::Or, DType::Bool, {is_zero(x), is_zero(y)});
+    };
+    return {b_.apply(Op::Select, dtype_,
+                     {either(a[0], b[1]), b[0], multiply_add(b[1], a[0], b[0])}),
+            b_.apply(Op::Select, dtype_,
+                     {either(a[1], b[1]), zero, b_.apply(Op::Mul, dtype_, {a[1], b[1]})})};
   }
   if (monoid_ != Monoid::ArgMax)
     return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};

@@ -24,7 +24,7 @@ constexpr int last(Op) {
   return kOps - 1;
 }
 constexpr int last(Monoid) {
-  return static_cast<int>(Monoid::ArgMax);
+  return static_cast<int>(Monoid::Linear);
 }
 constexpr int last(ExprKind) {
   return static_cast<int>(ExprKind::Max);

@@ -74,6 +74,7 @@ private:
   double value_ = 0;
   double size_ = 0;   ///< of the same maps with all signs positive
   double error_ = 0;  ///< what the operands' errors come to
+  bool overflows_ = false; ///< maybe, in some group of maps since the last factor of 0
   double widest_ = 1; ///< the largest product of neighbouring factors that ends here
   std::int64_t terms_ = 0;
 };
