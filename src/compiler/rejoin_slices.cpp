@@ -117,17 +117,10 @@ private:
 
   /// `count` slices from the first one on, where they are padded to.
   NodeId whole_of(const PaddedSlice& first, std::int64_t count) {
-    NodeId all = moved_behind_front(
-        *out_, graph_, first.slice,
-        slices_in_front(*out_, graph_, first.slice, to_[first.slice.whole], count));
-    Shape shape = (*out_)[all].shape;
-    shape.erase(shape.begin() + 1 + static_cast<std::ptrdiff_t>(first.axis));
-    all = out_->reshape(all, shape);
-    std::vector<std::int64_t> order;
-    for (std::int64_t d = 1; d < static_cast<std::int64_t>(shape.size()); ++d)
-      order.push_back(d);
-    order.insert(order.begin() + static_cast<std::ptrdiff_t>(first.axis), 0);
-    all = out_->permute(all, order);
+    const NodeId slices =
+        slices_in_front(*out_, graph_, first.slice, to_[first.slice.whole], count);
+    const NodeId all =
+        front_as_axis(*out_, moved_behind_front(*out_, graph_, first.slice, slices), first.axis);
     const Node& pad = graph_[first.pad];
     std::vector<Expr> before = pad.attrs.before, after = pad.attrs.after;
     after[first.axis] = after[first.axis] - Expr(count - 1);

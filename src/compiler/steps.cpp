@@ -74,8 +74,8 @@ NodeId StepLifter::repeated(NodeId id, std::int64_t count) {
 }
 
 NodeId StepLifter::slices(NodeId id, std::int64_t count, std::int64_t direction) {
-  UnrolledFactor first = unrolled_factor(out_, id);
-  Node slice = out_[id];
+  const UnrolledFactor first = unrolled_factor(out_, id);
+  const Node slice = out_[id];
   const auto axis = static_cast<std::size_t>(first.axis);
   std::vector<Expr> begin = slice.attrs.before, end = slice.attrs.shape;
   if (direction < 0)

@@ -125,6 +125,16 @@ NodeId moved_behind_front(Graph& out, const Graph& graph, const UnrolledFactor& 
   return roots;
 }
 
+NodeId front_as_axis(Graph& out, NodeId stack, std::size_t axis) {
+  Shape shape = out[stack].shape;
+  shape.erase(shape.begin() + 1 + static_cast<std::ptrdiff_t>(axis));
+  std::vector<std::int64_t> order;
+  for (std::int64_t d = 1; d < static_cast<std::int64_t>(shape.size()); ++d)
+    order.push_back(d);
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(axis), 0);
+  return out.permute(out.reshape(stack, shape), order);
+}
+
 NodeId element_of(Graph& out, NodeId stack, std::int64_t index, const Shape& shape) {
   const Shape all = out[stack].shape;
   std::vector<Expr> begin(all.size(), Expr(0)), end(all.begin(), all.end());

@@ -37,6 +37,9 @@ ir::NodeId slices_in_front(ir::Graph& out, const ir::Graph& graph, const Unrolle
 ir::NodeId moved_behind_front(ir::Graph& out, const ir::Graph& graph, const UnrolledFactor& factor,
                               ir::NodeId roots);
 
+/// Values along the axis in front, each of one element along `axis` of its own: along that axis.
+ir::NodeId front_as_axis(ir::Graph& out, ir::NodeId stack, std::size_t axis);
+
 /// Element `index` of the axis in front, without that axis.
 ir::NodeId element_of(ir::Graph& out, ir::NodeId stack, std::int64_t index, const Shape& shape);
 

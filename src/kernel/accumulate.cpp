@@ -208,10 +208,10 @@ State Accumulator::merge(const State& a, const State& b) {
     const auto either = [&](ValueId x, ValueId y) {
       return b_.apply(Op::Or, DType::Bool, {is_zero(x), is_zero(y)});
     };
-    return {b_.apply(Op::Select, dtype_,
-                     {either(a[0], b[1]), b[0], multiply_add(b[1], a[0], b[0])}),
-            b_.apply(Op::Select, dtype_,
-                     {either(a[1], b[1]), zero, b_.apply(Op::Mul, dtype_, {a[1], b[1]})})};
+    return {
+        b_.apply(Op::Select, dtype_, {either(a[0], b[1]), b[0], multiply_add(b[1], a[0], b[0])}),
+        b_.apply(Op::Select, dtype_,
+                 {either(a[1], b[1]), zero, b_.apply(Op::Mul, dtype_, {a[1], b[1]})})};
   }
   if (monoid_ != Monoid::ArgMax)
     return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};

@@ -449,7 +449,7 @@ private:
             },
             [&](const inst::ReduceLanes& x) {
               check(type.lanes == 1 && value(x.value).dtype == type.dtype &&
-                        x.monoid != Monoid::ArgMax,
+                        x.monoid != Monoid::ArgMax && x.monoid != Monoid::Linear,
                     "lanes cannot be combined that way");
             },
             [&](const inst::Shuffle& x) { shuffle(x, type); },

@@ -321,20 +321,15 @@ void Recurrence::add(const Estimate& term, const Estimate& factor) {
   size_ = std::fabs(a) * size_ + std::fabs(b);
   widest_ = std::max(1.0, std::fabs(a) * widest_);
   ++terms_;
-  if (a == 0 && factor.error == 0 && std::isfinite(value_)) {
-    overflows_ = false;
-    error_ = term.error;
-    widest_ = 1;
-  }
   const double most = largest(acc_); // a NaN is no number up to it
-  overflows_ = overflows_ || !(widest_ <= most) || !(size_ <= most) ||
-               !(widest_ * size_ <= most) || !(error_ <= most);
+  infinite_ = infinite_ || !(size_ <= most) || !(error_ <= most);
+  overflows_ = (overflows_ && !(a == 0 && factor.error == 0)) || !(widest_ <= most);
 }
 
 Estimate Recurrence::result(DType result) const {
   const Number rounded = round_to(result, {.f = value_});
 
-  if (overflows_ || !std::isfinite(rounded.f))
+  if (infinite_ || overflows_ || !std::isfinite(rounded.f))
     return {rounded, kInf};
   const double maps = 2 * static_cast<double>(terms_) + 2;
   return {rounded, error_ + maps * unit_roundoff(acc_) * size_ +

@@ -72,10 +72,11 @@ public:
 private:
   DType type_, acc_;
   double value_ = 0;
-  double size_ = 0;   ///< of the same maps with all signs positive
-  double error_ = 0;  ///< what the operands' errors come to
-  bool overflows_ = false; ///< maybe, in some group of maps since the last factor of 0
-  double widest_ = 1; ///< the largest product of neighbouring factors that ends here
+  double size_ = 0;        ///< of the same maps with all signs positive
+  double error_ = 0;       ///< what the operands' errors come to
+  bool infinite_ = false;  ///< a state may be, in some group of maps
+  bool overflows_ = false; ///< the factors of some group may, since the last one of 0
+  double widest_ = 1;      ///< the largest product of neighbouring factors that ends here
   std::int64_t terms_ = 0;
 };
 

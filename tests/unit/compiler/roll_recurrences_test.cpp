@@ -150,6 +150,48 @@ TEST(RollRecurrences, SumsOfStepsAreReductions) {
   EXPECT_EQ(count(last, Op::ReduceSum), 1);
 }
 
+TEST(RollRecurrences, APartMayStayAndMoveAtOnce) {
+  rolled(graph_of([](egret::Graph& g) { // the first term is the factor of all steps
+           const Tensor x = line(g, "x");
+           stack(loop(g.tensor({3, 5}, DType::F32, "first"),
+                      [&](std::int64_t i, const Tensor& h) {
+                        return x.select(0, 0) * h + x.select(0, i);
+                      }),
+                 0)
+               .retrieve();
+         }),
+         1);
+}
+
+TEST(RollRecurrences, WhatIsReadOnTheWayKeepsItsValue) {
+  const ir::Graph graph = graph_of([](egret::Graph& g) {
+    const Tensor x = line(g, "x"), w = line(g, "w");
+    Tensor on_the_way;
+    std::vector<Tensor> sums = loop(zeros({3, 5}), [&](std::int64_t i, const Tensor& s) {
+      const Tensor half = s + x.select(0, i);
+      if (i == 11)
+        on_the_way = half;
+      return half + w.select(0, i);
+    });
+    sums.back().retrieve();
+    on_the_way.retrieve();
+  });
+  testing::expect_equal_values(graph, roll_recurrences(graph));
+}
+
+TEST(RollRecurrences, TermsThatComeTwiceCountTwice) {
+  const ir::Graph graph = graph_of([](egret::Graph& g) {
+    const Tensor x = line(g, "x");
+    Tensor all = tanh(x.select(0, 2));
+    for (std::int64_t i = 0; i < kSteps; ++i)
+      all = all + tanh(x.select(0, i));
+    all.retrieve();
+  });
+  const ir::Graph result = roll_recurrences(graph);
+  testing::expect_equal_values(graph, result);
+  EXPECT_EQ(count(result, Op::ReduceSum), 1);
+}
+
 TEST(RollRecurrences, StatesOfOneLoopMayFeedAnother) {
   rolled(graph_of([](egret::Graph& g) {
            const Tensor x = line(g, "x"), keep = g.tensor({5}, DType::F32, "keep");
