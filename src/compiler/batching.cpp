@@ -432,14 +432,23 @@ private:
     auto whole = united(batch);
     if (!whole)
       return false;
-    kernel::verify(whole->region);
-    const kernel::Chosen chosen = kernel::lower_greedily(whole->region, target_);
-    if (chosen.schedule.generator != kernel::batch_generator().name())
+    if (!is_one_launch(whole->region))
       return false;
     for (std::size_t i : batch.members)
       joined_[i] = batch.members.front();
     regions_[batch.members.front()] = std::move(*whole);
     return true;
+  }
+
+  /// Whether a batch's own generator makes the kernel that the model likes best.
+  bool is_one_launch(const kernel::Region& whole) {
+    const auto [known, fresh] = one_launch_.emplace(kernel::hash_of(whole), false);
+    if (fresh) {
+      kernel::verify(whole);
+      const kernel::Chosen chosen = kernel::lower_greedily(whole, target_);
+      known->second = chosen.schedule.generator == kernel::batch_generator().name();
+    }
+    return known->second;
   }
 
   /// Leaves one region for each number in `joined_`, in an order that respects reads.
@@ -473,6 +482,7 @@ private:
   std::vector<bool> constant_;                  ///< by region
   std::set<NodeId> results_;                    ///< of the graph
   std::map<std::uint64_t, double> seconds_;     ///< of a part, by its region's hash
+  std::map<std::uint64_t, bool> one_launch_;    ///< by hash, as the steps of a loop are alike
   std::map<std::size_t, std::uint64_t> form_;   ///< of regions that may be parts
   std::size_t most_arguments_ = kMostArguments; ///< of a launch
   std::vector<Batch> batches_;                  ///< of the window at hand

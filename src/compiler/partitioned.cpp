@@ -12,6 +12,8 @@
 #include "kernel/stream_form.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -102,10 +104,13 @@ double seconds_saved(const kernel::Region& region, const Machine& machine) {
   return machine.launch_seconds + bytes_between(region) / machine.bytes_per_second;
 }
 
+/// kernel::slices_pay() of regions, by their hashes: the steps of a loop have equal ones.
+using SlicesPay = std::map<std::uint64_t, bool>;
+
 /// The greedy partition with those streaming contractions, and products with readers of their
 /// slices, that the target has a kernel for.
 Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kernel::Target& target,
-                                 const PartitionChoices& choices) {
+                                 const PartitionChoices& choices, SlicesPay& slices_pay) {
   if (!fuse)
     return partition_greedily(facts, fuse, nullptr, choices);
   const bool gpu = target.is_gpu();
@@ -133,7 +138,11 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
       BuiltRegion built = build_region(facts, partition, group, keep, target);
       canonicalize(built.region, target);
       if (group.sliced >= 0) {
-        if (!kernel::slices_pay(built.region, target, seconds_saved(built.region, machine)))
+        const auto [known, fresh] = slices_pay.emplace(kernel::hash_of(built.region), false);
+        if (fresh)
+          known->second =
+              kernel::slices_pay(built.region, target, seconds_saved(built.region, machine));
+        if (!known->second)
           for (const Member& m : group.members)
             own.unsliced.insert(m.node);
         continue;
@@ -177,20 +186,21 @@ std::set<NodeId> repeated_positions(const GraphFacts& facts) {
 
 Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
                                const PartitionChoices& choices) {
+  SlicesPay slices_pay;
   if (!fuse)
-    return partition_with_streams(facts, fuse, target, choices);
+    return partition_with_streams(facts, fuse, target, choices, slices_pay);
   if (!target.is_gpu()) {
     PartitionChoices own = choices;
     own.stored.merge(repeated_positions(facts));
     own.windows_stored = true;
-    return partition_with_streams(facts, fuse, target, own);
+    return partition_with_streams(facts, fuse, target, own, slices_pay);
   }
   PartitionChoices first = choices;
   first.columns = true;
   first.concatenated_in_place = true;
   first.factors_stored = target.unit(kernel::FragmentLayout::SwizzledSharedRows) != nullptr;
   return with_recomputed_values(facts, target, first, [&](const PartitionChoices& changed) {
-    return partition_with_streams(facts, fuse, target, changed);
+    return partition_with_streams(facts, fuse, target, changed, slices_pay);
   });
 }
 

@@ -143,6 +143,7 @@ private:
                              !is_movement(graph_[id].op);
     return elementwise && partition_.stored[id] && group_of_[id] >= 0 && !facts_.is_output(id) &&
            !facts_.is_product(id) && !tables_.contains(id) && !choices.stored.contains(id) &&
+           !choices.recomputed.contains(id) && // asked for, and stored all the same
            !is_factor_[id];
   }
 
@@ -273,6 +274,8 @@ private:
       if (!partition_.stored[id])
         choices.recomputed.insert(id);
     Partition partition = repartition_(choices);
+    if (partition.stored == partition_.stored) // none of them has an effect, nor have fewer
+      return false;
     const Traffic traffic(facts_, partition, costs_);
     const double seconds = traffic.seconds();
     if (seconds < seconds_ && traffic.largest() <= largest_) {

@@ -7,6 +7,7 @@
 #include "compiler/partitioned.h"
 #include "compiler/pass_forms.h"
 #include "compiler/prepare_outputs.h"
+#include "compiler/recompute_in_readers.h"
 #include "compiler/regions.h"
 #include "compiler/streaming.h"
 #include "egret/functional.h"
@@ -222,6 +223,34 @@ TEST(Partition, ScoresOfFewRowsAreStoredOnAGpuWhereThatIsFaster) {
   EXPECT_EQ(streams_on_gpu(64, 1 << 19, 64, std::int64_t{32} << 30), 0) << "1/256 of the memory";
   EXPECT_EQ(streams_on_gpu(64, Expr::symbol("n", 1, 1 << 24)), 1) << "as many as there may be";
   EXPECT_EQ(streams_on_gpu(64, 8192, Expr::symbol("d", 1, 64)), 0) << "no stream takes that";
+}
+
+/// A program is cut anew at most once to see that what costs less to recompute is stored all the
+/// same: halves of those values are not tried one after the other.
+TEST(Partition, WhatIsStoredAllTheSameIsTriedOnce) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {4096, 4096});
+  for (int i = 1; i <= 4; ++i) {
+    const NodeId scaled = g.binary(Op::Mul, x, scalar(g, i, g[x].shape));
+    g.outputs.push_back(g.scan(Op::ScanSum, scaled, 0));
+    g.outputs.push_back(g.scan(Op::ScanMax, scaled, 1));
+  }
+  const Graph whole = prepare_outputs(ir::without_dead_code(g));
+  const GraphFacts facts(whole);
+  PartitionChoices stored;
+  for (NodeId id = 0; id < whole.size(); ++id)
+    if (whole[id].op == Op::Mul)
+      stored.stored.insert(id);
+  ASSERT_FALSE(stored.stored.empty());
+  std::vector<std::size_t> asked; // by cut: values to recompute
+  with_recomputed_values(facts, backend::cuda::known_target(90), {},
+                         [&](const PartitionChoices& choices) {
+                           asked.push_back(choices.recomputed.size());
+                           return partition_greedily(facts, true, nullptr, stored);
+                         });
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0], 0u);
+  EXPECT_GE(asked[1], 2u);
 }
 
 /// The streams among a CPU's kernels of attention.
