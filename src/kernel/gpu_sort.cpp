@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 namespace egret::kernel {
 
@@ -169,8 +170,8 @@ private:
   Expr blocks_ = Expr(1);
 };
 
-constexpr Knob kGpuSortKnobs[] = {{"way", 0, 5},  {"threads", 32, 512, 32}, {"each", 1, 128},
-                                  {"bits", 2, 8}, {"lanes", 1, 512},        {"slices", 1, 4096}};
+constexpr Knob kGpuSortKnobs[] = {{"way", 0, 5},  {"threads", 32, 1024, 32}, {"each", 1, 128},
+                                  {"bits", 2, 8}, {"lanes", 1, 512},         {"slices", 1, 4096}};
 
 RowGroup row_group(const Region& region, const SortForm& form, const Schedule& schedule) {
   return {int(schedule.knob("threads", 128)), int(schedule.knob("lanes", 1)),
@@ -224,11 +225,18 @@ public:
       if (std::ranges::find(out, s) == out.end())
         out.push_back(std::move(s));
     };
-    // A row in the smallest tile that holds it: blocks of few threads wait less for each other.
-    for (const int most : {8, 6, 5})
-      for (const auto& [threads, each] : kTiles)
-        offer(GpuSortWay::Tile, threads, each,
-              std::min(most, int(std::bit_width(unsigned(threads))) - 1));
+    // A row in the smallest tile that holds it: blocks of few threads wait less for each other. Of
+    // few long rows all blocks together take less time.
+    const auto offer_tiles = [&](std::span<const Tile> tiles) {
+      for (const int most : {8, 6, 5})
+        for (const auto& [threads, each] : tiles)
+          offer(GpuSortWay::Tile, threads, each,
+                std::min(most, int(std::bit_width(unsigned(threads))) - 1));
+    };
+    const bool many = about(form->row_count) * 4 >= target.workers;
+    offer_tiles(kTiles);
+    if (many)
+      offer_tiles(kLargeTiles);
     for (const int bits : {8, 6})
       for (const int each : {16, 8})
         offer(GpuSortWay::Select, 256, each, bits);
@@ -236,6 +244,8 @@ public:
       for (const int bits : {8, 7})
         for (const auto& [threads, each] : long_tiles(*form, target))
           offer(way, threads, each, bits);
+    if (!many)
+      offer_tiles(kLargeTiles);
     return out;
   }
 
@@ -325,6 +335,7 @@ private:
   };
   static constexpr Tile kTiles[] = {{32, 1},  {32, 3},  {64, 3},   {64, 5},  {128, 5},
                                     {128, 9}, {256, 9}, {256, 15}, {512, 15}};
+  static constexpr Tile kLargeTiles[] = {{512, 20}, {1024, 12}, {1024, 16}};
   /// Tiles of rows that need several, the largest first; of 64-bit words the smaller ones.
   static constexpr Tile kLongTiles[] = {{384, 18}, {512, 12}, {256, 16}, {256, 12}, {256, 8}};
 

@@ -334,6 +334,21 @@ TEST(Sorts, OfAGpuSelectInSeveralLevels) {
   }
 }
 
+/// The largest tiles: rows of more than 7680 elements, in a block each.
+TEST(Sorts, OfAGpuHaveLargeTiles) {
+  Target target = testing::test_gpu();
+  target.block_shared_bytes = 227 << 10;
+  const Graph g = order(DType::U32, {2, 12500}, 12500);
+  const auto inputs = testing::random_inputs(g, 4, {.special = true});
+  const testing::RegionCase c =
+      testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
+  const Schedule s =
+      with_sort_schedule(sort_generator(target), {{"way", 1}, {"threads", 1024}, {"each", 16}});
+  const std::string wrong = testing::check_schedule(c, sort_generator(target), s, target,
+                                                    {.workers = 2}, /*must_lower=*/true);
+  EXPECT_TRUE(wrong.empty()) << wrong;
+}
+
 /// The whole device has work, in one launch.
 TEST(Sorts, OfAGpuAreSpreadOverItsBlocks) {
   Target target = testing::test_gpu();
@@ -344,6 +359,8 @@ TEST(Sorts, OfAGpuAreSpreadOverItsBlocks) {
     std::int64_t way, blocks;
   } cases[] = {{order(DType::U32, {1 << 20}, 1 << 20), 3, 132},
                {order(DType::U32, {4096, 3000}, 3000), 1, 4096},
+               {order(DType::U32, {64, 16000}, 16000), 1, 64},
+               {order(DType::U32, {4, 16000}, 16000), 3, 8},
                {order(DType::U32, {16, 128256}, 200), 2, 264}};
   for (const auto& c : cases) {
     const auto regions = testing::regions_of(c.graph, target);
