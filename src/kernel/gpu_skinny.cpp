@@ -297,7 +297,8 @@ public:
         f.accumulator == DType::F32 && tensor_map_reason(region, f, f.left, f.rows, 16).empty() &&
         tensor_map_reason(region, f, f.right, f.columns, 64).empty())
       return {};
-    const auto lanes = std::int64_t(kWidestAccess / size_of(matrix_type(region, f)));
+    const auto widest = std::int64_t(kWidestAccess / size_of(matrix_type(region, f)));
+    const std::int64_t lanes = deep ? lanes_of(f, widest) : widest;
     std::vector<Schedule> space;
     const std::int64_t slices = f.columns.slices;
     const auto add = [&](std::int64_t outputs, std::int64_t wk, std::int64_t unroll,
@@ -311,6 +312,8 @@ public:
       s.knobs = {{"outputs", std::max<std::int64_t>(outputs, 1)},
                  {"wk", std::max<std::int64_t>(wk, 1)},
                  {"unroll", std::max<std::int64_t>(unroll, 1)}};
+      if (lanes < widest)
+        s.vector_bytes = int(lanes * std::int64_t(size_of(matrix_type(region, f))));
       if (!deep || lanes_deep < 32)
         s.knobs["deep"] = lanes_deep;
       if (std::find(space.begin(), space.end(), s) == space.end())
@@ -324,11 +327,20 @@ public:
         across /= 2;
       const std::int64_t steps = std::max<std::int64_t>(depth / (32 * lanes), 1);
       const std::int64_t outputs = power_of_two_upto(std::min<std::int64_t>(
-          std::max<std::int64_t>(columns * across / (32 * 4 * cores), 1), rows > 4 ? 2 : 4));
-      const std::int64_t wk =
-          power_of_two_upto(std::min<std::int64_t>(std::max<std::int64_t>(steps / 2, 1), 8));
+          std::max<std::int64_t>(columns * across / (32 * 4 * cores), 1),
+          scattered(f) ? std::min<std::int64_t>(8, kMostThreadSums / 2 / rows)
+          : rows > 4   ? 2
+                       : 4));
+      // Each warp combines its sums over its threads in the end.
+      const std::int64_t wk = power_of_two_upto(
+          std::min<std::int64_t>(std::max<std::int64_t>(steps / (scattered(f) ? 8 : 2), 1), 8));
       const auto turns = [&](std::int64_t unroll) { // no more than there are
-        return across * lanes >= depth ? 1 : unroll;
+        if (across * lanes >= depth)
+          return std::int64_t{1};
+        if (lanes == widest)
+          return unroll;
+        const std::int64_t most = std::max<std::int64_t>(depth / (across * lanes * wk), 1);
+        return std::min<std::int64_t>(2 * unroll, power_of_two_upto(most));
       };
       add(outputs, wk, turns(2), across);
       add(outputs, wk, 1, across);
@@ -363,6 +375,23 @@ public:
     return is_long_for_few(tiles_of(space.front(), region, f), region, f, target)
                ? std::vector<Schedule>{}
                : space;
+  }
+
+  /// Whether neighbours along the depth lie apart in the few rows.
+  static bool scattered(const ContractionForm& f) {
+    return f.rows.extent.value() > 1 && f.left.order != Side::Order::Depth;
+  }
+  /// Neighbours along the depth that a thread reads at once: no more than lie in one aligned vector
+  /// of the matrix, and one where they lie apart in the few rows. Else each of its accesses would
+  /// be to as many lines of memory as a warp has lanes, for each of which the first cache takes a
+  /// cycle.
+  static std::int64_t lanes_of(const ContractionForm& f, std::int64_t widest) {
+    if (scattered(f))
+      return 1;
+    std::int64_t lanes = widest;
+    while (f.right.panel_stride % lanes != 0)
+      lanes /= 2;
+    return lanes;
   }
 
   /// Of the matrix, what a block of these tiles reads.

@@ -684,6 +684,24 @@ TEST(GpuSkinny, AVectorTimesAMatrixInEveryLayout) {
   }
 }
 
+/// Where neighbours along the depth lie apart in the few rows, or the matrix's rows are not
+/// aligned, lanes beside each other read numbers beside each other.
+TEST(GpuSkinny, LanesReadWhatLiesTogether) {
+  const auto bytes = [](const kernel::Region& region) {
+    const auto space = kernel::gpu_skinny_generator().space(region, gpu());
+    return space.empty() ? -1 : space[0].vector_bytes;
+  };
+  EXPECT_EQ(bytes(plain(sizes("mk", "nk", "mn", 3, 70, 512), DType::F32)), 0);
+  EXPECT_EQ(bytes(plain(sizes("mk", "nk", "mn", 3, 70, 510), DType::F32)), 8);
+  EXPECT_EQ(bytes(plain(sizes("mk", "nk", "mn", 3, 70, 509), DType::BF16)), 2);
+  EXPECT_EQ(bytes(plain(sizes("km", "nk", "mn", 3, 70, 512), DType::F32)), 4);
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    check_skinny(plain(sizes("km", "nk", "mn", 7, 70, 256), dtype), 100);
+    check_skinny(plain(sizes("bkm", "bnk", "bmn", 8, 19, 77, 3), dtype), 100);
+    check_skinny(plain(sizes("mk", "nk", "mn", 2, 70, 77), dtype), 100);
+  }
+}
+
 TEST(GpuSkinny, SeveralRowsAndWorkAround) {
   check_skinny(plain(sizes("mk", "nk", "mn", 3, 70, 260), DType::BF16));
   // Of a depth that a warp has too many lanes for, it has several columns.
