@@ -50,8 +50,10 @@ double UpdateTimes::integers(bool by_update, Monoid monoid) const {
 }
 
 double UpdateTimes::rows() const {
-  constexpr double kLeast = 9e-6, kRow = 65e-12, kNumber = 1.3e-12, kOverfull = 120e-9;
-  return kLeast + updates_ * kRow + numbers() * kNumber + updates_ / bins_ * kOverfull;
+  constexpr double kLeast = 9e-6, kRow = 65e-12, kNumber = 1.3e-12, kOverfull = 120e-9,
+                   kBin = 13e-12;
+  return kLeast + updates_ * kRow + numbers() * kNumber + updates_ / bins_ * kOverfull +
+         bins_ * kBin;
 }
 
 double UpdateTimes::sorted() const {
