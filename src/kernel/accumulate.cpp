@@ -312,6 +312,21 @@ State Accumulator::before_thread(const State& state, int threads) {
   return {v, v};
 }
 
+Accumulator::InOrder Accumulator::in_order(const State& state, int threads, const Expr& lane) {
+  InOrder found{identity(1), state};
+  for (int distance = 1; distance < threads; distance *= 2) {
+    const ValueId mask = b_.constant(Scalar::of(DType::I32, std::int64_t(distance)));
+    State other;
+    for (const ValueId part : found.all)
+      other.push_back(b_.shuffle_xor(part, mask));
+    const Expr bit = floormod(floordiv(lane, Expr(distance)), Expr(2));
+    const ValueId behind = b_.test({{bit, Expr(1), Expr(2)}}, 1);
+    found.before = choose(behind, merge(other, found.before), found.before);
+    found.all = choose(behind, merge(other, found.all), merge(found.all, other));
+  }
+  return found;
+}
+
 State Accumulator::lane_of(const State& state, int lane) {
   State one;
   for (const ValueId part : state)

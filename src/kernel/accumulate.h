@@ -51,8 +51,16 @@ public:
   /// The combination of all lanes, in order.
   State across_lanes(const State& state);
   /// The combination over groups of `threads` threads of a GPU's block, of states of one lane. Not
-  /// for linear maps, whose order matters.
+  /// for linear maps, whose order matters: see in_order().
   State across_threads(const State& state, int threads);
+  /// Of linear maps: what the threads before this one in its group have, and what all of the group
+  /// have. A group is a power of two up to the subgroup, whose lanes all come here; `lane`: the
+  /// thread's number in its group. Order of combination: neighbours, pairs, fours and so on.
+  struct InOrder {
+    State before, all;
+  };
+  InOrder in_order(const State& state, int threads, const Expr& lane);
+  bool is_ordered() const { return monoid_ == Monoid::Linear; }
   /// Not for argmax and spreads. Lane i has the combination of lanes 0 to i: what a lane has is
   /// combined with what the lane 1, 2, 4 ... before it has, in turn.
   State up_to_lane(const State& state);

@@ -20,8 +20,20 @@ namespace {
 /// that have a row each.
 constexpr std::int64_t kWorthCutting = 1 << 16, kFewBlocks = 128, kFewThreads = 1 << 16;
 
+/// Points of a row, one after the other in a thread, that take longer than a barrier of the grid.
+constexpr std::int64_t kLongForThread = 128;
+
 /// Pieces of a scan in one pass.
 constexpr std::int64_t kMostPosts = 1 << 16;
+
+/// Pieces that are combined as one: about the square root of their number, a multiple of a warp's
+/// lanes.
+std::int64_t pieces_of_group(std::int64_t pieces) {
+  std::int64_t size = 32;
+  while (size * size < pieces)
+    size += 32;
+  return size;
+}
 
 struct GpuScanShape {
   int threads = 256;
@@ -185,9 +197,9 @@ private:
         state = states_.merge(state, total);
         continue;
       }
-      const ScanStates threads = states_.before_thread(total, s_.group);
+      const ScanStates threads = states_.before_thread(total, s_.group, in_group_);
       p = states_.merge(states_.merge(state, threads), mine);
-      state = states_.merge(state, states_.across_threads(total, s_.group));
+      state = states_.merge(state, states_.across_threads(total, s_.group, in_group_));
     }
     return state;
   }
@@ -199,7 +211,7 @@ private:
     for (std::size_t c = 0; c < points.size(); ++c) {
       points[c] = states_.up_to_lane(points[c]);
       const ScanStates total = states_.last_lane(points[c]);
-      threads.push_back(states_.before_thread(total, 32));
+      threads.push_back(states_.before_thread(total, 32, in_warp));
       states_.store(warps_, Expr(std::int64_t(c) * warps) + warp,
                     states_.merge(threads.back(), total), {{in_warp, Expr(31), Expr(32)}});
     }
@@ -208,7 +220,7 @@ private:
     const Expr places(this->places());
     b_.when({{warp, Expr(0), Expr(1)}}, [&] {
       const ScanStates mine = states_.load(warps_, in_warp, 1, {{in_warp, Expr(0), places}});
-      const ScanStates before = states_.before_thread(mine, 32);
+      const ScanStates before = states_.before_thread(mine, 32, in_warp);
       states_.store(before_, in_warp, before, {{in_warp, Expr(0), places}});
       states_.store(before_, places, states_.merge(before, mine),
                     {{in_warp, places - Expr(1), places}});
@@ -243,7 +255,23 @@ private:
     if (!along_)
       return all;
     all = states_.across_lanes(all);
-    return s_.group > 1 ? states_.across_threads(all, s_.group) : all;
+    return s_.group > 1 ? across_row(all) : all;
+  }
+
+  /// What all threads of a row have.
+  ScanStates across_row(const ScanStates& mine) {
+    if (f_.commutes || s_.group <= 32)
+      return states_.across_threads(mine, s_.group, in_group_);
+    // In order: over each warp, then one warp after the other.
+    const Expr warp = floordiv(t_, 32), in_warp = floormod(t_, 32);
+    states_.store(warps_, warp, states_.across_threads(mine, 32, in_warp),
+                  {{in_warp, Expr(0), Expr(1)}});
+    b_.barrier();
+    ScanStates all = states_.load(warps_, Expr(0), 1);
+    for (int w = 1; w < s_.threads / 32; ++w)
+      all = states_.merge(all, states_.load(warps_, Expr(w), 1));
+    b_.barrier();
+    return all;
   }
 
   // --- Pieces
@@ -327,14 +355,6 @@ private:
     b_.clear_flags(flags, flags_of_all, ended);
   }
 
-  /// About the square root of their number, a multiple of a warp's lanes.
-  static std::int64_t pieces_of_group(std::int64_t pieces) {
-    std::int64_t size = 32;
-    while (size * size < pieces)
-      size += 32;
-    return size;
-  }
-
   void rows_of_pieces(const std::vector<Expr>& extra, int draws,
                       const std::function<void(const Point& row, const Expr& piece,
                                                const std::vector<Point>&)>& body) {
@@ -344,8 +364,9 @@ private:
     });
   }
 
-  /// The `count` states from `first` on (up to `most` of them), in all threads, once their flags
-  /// are published, which stand at their places behind the first `flags_before`.
+  /// The `count` states from `first` on (up to `most` of them, or as many as there are threads
+  /// where their order matters), in all threads, once their flags are published, which stand at
+  /// their places behind the first `flags_before`.
   ScanStates combined(int flags, const ScanStatesOf::Buffers& from, const Expr& first,
                       const Expr& flags_before, const Expr& count, std::int64_t most) {
     const RunningVariables sum(b_, states_.identities(1));
@@ -357,7 +378,7 @@ private:
                                 states_.load(from, first + number, 1, {{number, Expr(0), count}})));
       });
     });
-    return states_.across_threads(sum.read(), s_.threads);
+    return across_row(sum.read());
   }
 
   /// The mask of what one thread of a row stores for all.
@@ -386,7 +407,7 @@ private:
     });
     ScanStates all = pieces.read();
     if (along_ && s_.group > 1)
-      all = states_.across_threads(all, s_.group);
+      all = across_row(all);
     if (carried_.empty())
       return all;
     const RunningVariables earlier(b_, states_.identities(lanes));
@@ -488,9 +509,11 @@ public:
     if (shape.group != shape.threads &&
         (shape.group > 32 || power_of_two_upto(shape.group) != shape.group))
       return {false, {}, "a row's threads are neither all of a block nor a power of two up to 32"};
-    if (!found.form.commutes && shape.vector_axis == found.form.axis &&
-        (shape.group > 1 || schedule.knob("piece", 0) > 0))
-      return {false, {}, "threads along the axis combine what is not in order"};
+    const bool ordered = !found.form.commutes && shape.vector_axis == found.form.axis;
+    if (ordered && shape.group > 1 && shape.group < 32)
+      return {false, {}, "part of a warp combines what is not in order"};
+    if (ordered && schedule.knob("piece", 0) > 0 && schedule.knob("onepass", 0) == 0)
+      return {false, {}, "threads of pieces have points that are not in order"};
     if (shape.group > 32 && shape.threads / 32 * shape.copies > 32)
       return {false, {}, "more tiles of warps than a warp can scan"};
     const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,
@@ -507,6 +530,8 @@ public:
         return {false, {}, "in one pass, a piece is what a block's threads have at a time"};
       if (*pieces > kMostPosts || *points > kMostPosts / *pieces)
         return {false, {}, "more pieces than can be waited for"};
+      if (ordered && pieces_of_group(*pieces) > shape.threads)
+        return {false, {}, "a thread waits for pieces that are not in order"};
     }
     return within_block(GpuScans(region, found.form, shape, cut).run(), target);
   }
@@ -530,12 +555,6 @@ private:
     const int lanes = gpu_lanes(region, form.axis, 16);
     const std::int64_t vectors = (length + lanes - 1) / lanes;
     std::vector<Schedule> out;
-    if (!form.commutes) { // a thread for each row
-      for (const int threads : {32, 128})
-        out.push_back(
-            {.knobs = {{"threads", threads}, {"group", 1}, {"copies", 4}, {"lanes", lanes}}});
-      return out;
-    }
     const auto offer = [&](int threads, int group, std::int64_t copies, std::int64_t tiles,
                            std::int64_t share) {
       Schedule s;
@@ -567,6 +586,8 @@ private:
       in_one_pass(512, 2, 1);
       in_one_pass(512, 2, 2);
       in_one_pass(256, 4, 4);
+    }
+    if (form.commutes && rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
       offer(256, 256, 4, 2, 0);
       offer(256, 256, 4, 4, 0);
       offer(256, 256, 2, 8, 0);
@@ -581,6 +602,14 @@ private:
       offer(512, 512, 2, 0, 0);
       offer(128, 128, 4, 0, 0);
       offer(128, 32, 4, 0, 0);
+      return out;
+    }
+    if (!form.commutes) { // a warp for each row, or a thread where these are short or many
+      constexpr std::int64_t kShort = 4;
+      const bool threads = vectors <= kShort || rows >= kFewThreads;
+      for (const int group : {threads ? 1 : 32, threads ? 32 : 1})
+        for (const std::int64_t copies : {4, 1})
+          offer(128, group, std::min(copies, (vectors + group - 1) / group), 0, 0);
       return out;
     }
     int group = 1;
@@ -607,7 +636,7 @@ private:
       Schedule s;
       s.knobs = {{"threads", 128}, {"copies", lanes == 1 ? 8 : 4}, {"lanes", lanes}};
       std::int64_t pieces = 1;
-      if (threads < kFewThreads && rows * length >= kWorthCutting)
+      if (threads < kFewThreads && (rows * length >= kWorthCutting || length >= kLongForThread))
         pieces = std::min<std::int64_t>((2 * kFewThreads + threads - 1) / threads, length / 32);
       if (pieces > 1) {
         const std::int64_t piece = (length + pieces - 1) / pieces;

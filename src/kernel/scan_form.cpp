@@ -150,15 +150,17 @@ ScanStates ScanStatesOf::across_lanes(const ScanStates& states) {
       [&](Accumulator& a, std::size_t s, std::size_t y) { return a.across_lanes(states[s][y]); });
 }
 
-ScanStates ScanStatesOf::before_thread(const ScanStates& states, int threads) {
+ScanStates ScanStatesOf::before_thread(const ScanStates& states, int threads, const Expr& lane) {
   return each([&](Accumulator& a, std::size_t s, std::size_t y) {
-    return a.before_thread(states[s][y], threads);
+    return a.is_ordered() ? a.in_order(states[s][y], threads, lane).before
+                          : a.before_thread(states[s][y], threads);
   });
 }
 
-ScanStates ScanStatesOf::across_threads(const ScanStates& states, int threads) {
+ScanStates ScanStatesOf::across_threads(const ScanStates& states, int threads, const Expr& lane) {
   return each([&](Accumulator& a, std::size_t s, std::size_t y) {
-    return a.across_threads(states[s][y], threads);
+    return a.is_ordered() ? a.in_order(states[s][y], threads, lane).all
+                          : a.across_threads(states[s][y], threads);
   });
 }
 

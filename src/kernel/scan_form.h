@@ -83,8 +83,10 @@ public:
   ScanStates up_to_lane(const ScanStates& states);
   ScanStates last_lane(const ScanStates& states);
   ScanStates across_lanes(const ScanStates& states);
-  ScanStates before_thread(const ScanStates& states, int threads);
-  ScanStates across_threads(const ScanStates& states, int threads);
+  /// What the threads before this one in its group have, and what all of the group have; `lane`:
+  /// the thread's number in its group. See Accumulator::in_order() for what does not commute.
+  ScanStates before_thread(const ScanStates& states, int threads, const Expr& lane);
+  ScanStates across_threads(const ScanStates& states, int threads, const Expr& lane);
   ScanStates where(const std::vector<Guard>& mask, const ScanStates& states);
   /// Says that the scans have these states at the points, makes all outputs there, and stores them.
   void deliver(const std::vector<Point>& points, const std::vector<ScanStates>& states,

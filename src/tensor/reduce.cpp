@@ -286,16 +286,25 @@ Extreme cummin(const Operand& a, std::int64_t axis) {
   return with_positions(a, reversed_order(highest, "cummin"), axis, "cummin");
 }
 
+// Relative to the largest element so far, m, sums follow a linear recurrence whose factors are at
+// most 1: h[i] = exp(m[i-1] - m[i]) h[i-1] + exp(x[i] - m[i]). The gradient does not see m, which
+// cancels in m + log(h).
 Tensor logcumsumexp(const Operand& a, std::int64_t axis) {
-  const Tensor x = as_float(a, "logcumsumexp");
-  axis = axis_of(axis, x.rank(), x.shape(), "logcumsumexp");
-  Tensor total = widened(x);
-  const std::int64_t n = x.size(axis);
-  const Scalar nothing = Scalar::of(total.dtype(), -std::numeric_limits<double>::infinity());
-  // After a step each element holds twice as many terms: its own and those just before them.
-  for (std::int64_t reach = 1; reach < n; reach *= 2)
-    total = logaddexp(total, framed(total, axis, reach, -reach, nothing, "logcumsumexp"));
-  return rounded_to(total, x.dtype());
+  constexpr const char* kWho = "logcumsumexp";
+  const Tensor given = as_float(a, kWho);
+  axis = axis_of(axis, given.rank(), given.shape(), kWho);
+  const Tensor x = widened(given);
+  const Tensor largest = apply(Op::ScanMax, {&x}, {.axes = {axis}}, kWho);
+  if (x.shape()[static_cast<std::size_t>(axis)] == Expr(0))
+    return rounded_to(largest, given.dtype());
+  const Tensor m = unary(Op::StopGradient, largest, kWho);
+  const Scalar nothing = Scalar::of(x.dtype(), -std::numeric_limits<double>::infinity());
+  const Tensor before = framed(m, axis, 1, -1, nothing, kWho);
+  // Where both are infinite, their difference is 0.
+  const Tensor factor = exp(where(before == m, 0, before - m));
+  const Tensor term = exp(where(isinf(m) & (x == m), 0, x - m));
+  const Tensor sums = apply(Op::ScanLinear, {&term, &factor}, {.axes = {axis}}, kWho);
+  return rounded_to(m + log(sums), given.dtype());
 }
 
 } // namespace egret

@@ -74,7 +74,7 @@ struct Extreme {
 };
 Extreme cummax(const Operand& a, std::int64_t axis);
 Extreme cummin(const Operand& a, std::int64_t axis);
-/// log of the cumulative sum of exp, without overflow: log2(n) steps.
+/// log of the cumulative sum of exp, without overflow: two scans.
 Tensor logcumsumexp(const Operand& a, std::int64_t axis);
 
 /// Combines the elements of several tensors at neighbouring positions: `before` and `after` hold

@@ -9,6 +9,10 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+#include <utility>
+#include <vector>
+
 namespace egret {
 namespace {
 
@@ -86,7 +90,7 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
   const std::int64_t piece = 1 + rng.below(40), together = rng.below(5);
   const bool ordered = std::ranges::any_of(
       c.region.stages, [](const kernel::Stage& stage) { return stage.monoid == Monoid::Linear; });
-  // Lanes and threads along the axis refuse what must stay in order.
+  // Pieces and parts of warps refuse what must stay in order.
   const auto offer = [&](const Schedule& s) {
     if (!ordered || generator.lower(c.region, s, target).ok)
       all.push_back(s);
@@ -218,14 +222,45 @@ TEST(Scans, OfOneLongAxisAreCutAndAgree) {
   }
 }
 
+/// h[i] = a[i] h[i-1] + x[i] along the last axis.
+Graph recurrence(const Shape& shape) {
+  Graph g;
+  g.outputs = {g.linear_scan(g.input("x", DType::F32, shape), g.input("a", DType::F32, shape),
+                             std::int64_t(shape.size()) - 1)};
+  return g;
+}
+
+/// A single row by all blocks, few rows by a block each, short ones by a warp: never by a thread,
+/// where a row is more than a few accesses.
+TEST(Scans, OfLinearMapsShareAContiguousRowOut) {
+  const Target gpu = testing::test_gpu();
+  for (const auto& [shape, group, once] :
+       std::vector<std::tuple<Shape, std::int64_t, bool>>{{{1 << 20}, 256, true},
+                                                          {{229, 18168}, 256, false},
+                                                          {{64, 300}, 32, false},
+                                                          {{1 << 17, 128}, 1, false},
+                                                          {{300, 4}, 1, false}}) {
+    const kernel::Region region = testing::regions_of(recurrence(shape), gpu).at(0);
+    const Schedule s = generator_of(gpu).space(region, gpu).at(0);
+    EXPECT_EQ(s.knob("group", 0), group) << to_string(s);
+    EXPECT_EQ(s.knob("onepass", 0) != 0, once) << to_string(s);
+  }
+}
+
 TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
   const Target target = testing::test_gpu();
   const kernel::Generator& generator = generator_of(target);
   for (const bool special : {false, true})
     // The last two have several groups of pieces.
-    for (const Shape& shape :
-         {Shape{1000}, Shape{1024}, Shape{3, 700}, Shape{5003}, Shape{2, 2500}}) {
-      const Graph g = running_mean(shape, std::int64_t(shape.size()) - 1);
+    for (const auto& [shape, linear] : std::vector<std::pair<Shape, bool>>{{{1000}, false},
+                                                                           {{1024}, false},
+                                                                           {{3, 700}, false},
+                                                                           {{3, 700}, true},
+                                                                           {{2, 2500}, true},
+                                                                           {{5003}, false},
+                                                                           {{2, 2500}, false}}) {
+      const Graph g =
+          linear ? recurrence(shape) : running_mean(shape, std::int64_t(shape.size()) - 1);
       const auto inputs = testing::random_inputs(g, 5, {.special = special});
       const testing::RegionCase c =
           testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
