@@ -318,6 +318,18 @@ TEST(Scans, OfManyRowsAreNotCut) {
   }
 }
 
+/// A thread would take longer for a row of which neighbours lie apart than a barrier of the grid.
+TEST(Scans, OfLongRowsThatLieApartAreCutOnAGpuThoughFew) {
+  const Target gpu = testing::test_gpu();
+  for (const auto& [length, cut] :
+       std::vector<std::pair<std::int64_t, bool>>{{428, true}, {100, false}}) {
+    const Graph g = running_mean({4, length, 25}, 1);
+    const kernel::Region region = testing::regions_of(g, gpu).at(0);
+    const Schedule s = generator_of(gpu).space(region, gpu).at(0);
+    EXPECT_EQ(s.knob("piece", 0) > 0, cut) << to_string(s);
+  }
+}
+
 TEST(Scans, WhatTheyDoNotTakeIsRefusedWithAReason) {
   const Target cpu = testing::test_targets()[0], gpu = testing::test_gpu();
   Graph g = running_mean({64, 100}, 1);
