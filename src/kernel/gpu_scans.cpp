@@ -26,7 +26,7 @@ constexpr std::int64_t kLongForThread = 128;
 /// Pieces of a scan in one pass.
 constexpr std::int64_t kMostPosts = 1 << 16;
 
-/// Pieces that are combined as one: about the square root of their number, a multiple of a warp's
+/// Slices that are combined as one: about the square root of their number, a multiple of a warp's
 /// lanes.
 std::int64_t pieces_of_group(std::int64_t pieces) {
   std::int64_t size = 32;
@@ -197,9 +197,9 @@ private:
         state = states_.merge(state, total);
         continue;
       }
-      const ScanStates threads = states_.before_thread(total, s_.group, in_group_);
-      p = states_.merge(states_.merge(state, threads), mine);
-      state = states_.merge(state, states_.across_threads(total, s_.group, in_group_));
+      const ScanStatesOf::OfThreads threads = states_.of_threads(total, s_.group, in_group_);
+      p = states_.merge(states_.merge(state, threads.before), mine);
+      state = states_.merge(state, threads.all);
     }
     return state;
   }
@@ -365,8 +365,8 @@ private:
   }
 
   /// The `count` states from `first` on (up to `most` of them, or as many as there are threads
-  /// where their order matters), in all threads, once their flags are published, which stand at
-  /// their places behind the first `flags_before`.
+  /// where their order matters), in all threads, once their flags are published, which stand
+  /// behind the first `flags_before`.
   ScanStates combined(int flags, const ScanStatesOf::Buffers& from, const Expr& first,
                       const Expr& flags_before, const Expr& count, std::int64_t most) {
     const RunningVariables sum(b_, states_.identities(1));
@@ -513,7 +513,7 @@ public:
     if (ordered && shape.group > 1 && shape.group < 32)
       return {false, {}, "part of a warp combines what is not in order"};
     if (ordered && schedule.knob("piece", 0) > 0 && schedule.knob("onepass", 0) == 0)
-      return {false, {}, "threads of pieces have points that are not in order"};
+      return {false, {}, "a thread of a slice has points that are not in order"};
     if (shape.group > 32 && shape.threads / 32 * shape.copies > 32)
       return {false, {}, "more tiles of warps than a warp can scan"};
     const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,
@@ -531,7 +531,7 @@ public:
       if (*pieces > kMostPosts || *points > kMostPosts / *pieces)
         return {false, {}, "more pieces than can be waited for"};
       if (ordered && pieces_of_group(*pieces) > shape.threads)
-        return {false, {}, "a thread waits for pieces that are not in order"};
+        return {false, {}, "a thread waits for slices that are not in order"};
     }
     return within_block(GpuScans(region, found.form, shape, cut).run(), target);
   }
@@ -586,14 +586,14 @@ private:
       in_one_pass(512, 2, 1);
       in_one_pass(512, 2, 2);
       in_one_pass(256, 4, 4);
-    }
-    if (form.commutes && rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
-      offer(256, 256, 4, 2, 0);
-      offer(256, 256, 4, 4, 0);
-      offer(256, 256, 2, 8, 0);
-      offer(256, 256, 4, 2, 1);
-      offer(256, 256, 4, 1, 0);
-      offer(512, 512, 2, 2, 0);
+      if (form.commutes) { // else threads of a tile may not add up what they have of the next one
+        offer(256, 256, 4, 2, 0);
+        offer(256, 256, 4, 4, 0);
+        offer(256, 256, 2, 8, 0);
+        offer(256, 256, 4, 2, 1);
+        offer(256, 256, 4, 1, 0);
+        offer(512, 512, 2, 2, 0);
+      }
     }
     if (vectors > 128) {
       const bool is_long = vectors >= 1024;

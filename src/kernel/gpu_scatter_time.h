@@ -1,5 +1,6 @@
 // Estimates of how long the ways of a scatter take on a GPU, in seconds of an H200: what orders the
-// schedules of `gpu_scatter`. Fitted to bench/results/2026-11-29-gpu.md, "Scatters by estimate".
+// schedules of `gpu_scatter`. Fitted to bench/results/2026-11-29-gpu.md, "Scatters by estimate";
+// rows() by the number of elements to 2026-11-30-sweep-h200.md.
 #pragma once
 
 #include "kernel/scatter_form.h"

@@ -164,6 +164,21 @@ ScanStates ScanStatesOf::across_threads(const ScanStates& states, int threads, c
   });
 }
 
+ScanStatesOf::OfThreads ScanStatesOf::of_threads(const ScanStates& states, int threads,
+                                                 const Expr& lane) {
+  OfThreads found;
+  found.all.resize(accumulators_.size());
+  found.before = each([&](Accumulator& a, std::size_t s, std::size_t y) {
+    Accumulator::InOrder one = a.is_ordered()
+                                   ? a.in_order(states[s][y], threads, lane)
+                                   : Accumulator::InOrder{a.before_thread(states[s][y], threads),
+                                                          a.across_threads(states[s][y], threads)};
+    found.all[s].push_back(std::move(one.all));
+    return std::move(one.before);
+  });
+  return found;
+}
+
 ScanStates ScanStatesOf::where(const std::vector<Guard>& mask, const ScanStates& states) {
   return each(
       [&](Accumulator& a, std::size_t s, std::size_t y) { return a.where(mask, states[s][y]); });

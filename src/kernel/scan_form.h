@@ -83,10 +83,15 @@ public:
   ScanStates up_to_lane(const ScanStates& states);
   ScanStates last_lane(const ScanStates& states);
   ScanStates across_lanes(const ScanStates& states);
-  /// What the threads before this one in its group have, and what all of the group have; `lane`:
-  /// the thread's number in its group. See Accumulator::in_order() for what does not commute.
+  /// What the threads before this one in its group have, what all of the group have, or both;
+  /// `lane`: the thread's number in its group. See Accumulator::in_order() for what does not
+  /// commute.
   ScanStates before_thread(const ScanStates& states, int threads, const Expr& lane);
   ScanStates across_threads(const ScanStates& states, int threads, const Expr& lane);
+  struct OfThreads {
+    ScanStates before, all;
+  };
+  OfThreads of_threads(const ScanStates& states, int threads, const Expr& lane);
   ScanStates where(const std::vector<Guard>& mask, const ScanStates& states);
   /// Says that the scans have these states at the points, makes all outputs there, and stores them.
   void deliver(const std::vector<Point>& points, const std::vector<ScanStates>& states,

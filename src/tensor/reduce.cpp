@@ -295,11 +295,10 @@ Tensor logcumsumexp(const Operand& a, std::int64_t axis) {
   axis = axis_of(axis, given.rank(), given.shape(), kWho);
   const Tensor x = widened(given);
   const Tensor largest = apply(Op::ScanMax, {&x}, {.axes = {axis}}, kWho);
-  if (x.shape()[static_cast<std::size_t>(axis)] == Expr(0))
-    return rounded_to(largest, given.dtype());
   const Tensor m = unary(Op::StopGradient, largest, kWho);
   const Scalar nothing = Scalar::of(x.dtype(), -std::numeric_limits<double>::infinity());
-  const Tensor before = framed(m, axis, 1, -1, nothing, kWho);
+  const Tensor before = cut(framed(m, axis, 1, 0, nothing, kWho), axis, 0,
+                            x.shape()[static_cast<std::size_t>(axis)], kWho);
   // Where both are infinite, their difference is 0.
   const Tensor factor = exp(where(before == m, 0, before - m));
   const Tensor term = exp(where(isinf(m) & (x == m), 0, x - m));

@@ -49,21 +49,21 @@ Tensor swapped(const Tensor& a, std::int64_t axis) {
 
 } // namespace
 
-Tensor cut(const Tensor& a, std::int64_t axis, std::int64_t begin, std::int64_t length,
+Tensor cut(const Tensor& a, std::int64_t axis, std::int64_t begin, const Expr& length,
            const char* who) {
-  if (begin == 0 && a.shape()[place(axis)] == Expr(length))
+  if (begin == 0 && a.shape()[place(axis)] == length)
     return a;
   ir::Attrs attrs{.shape = a.shape()};
   attrs.before.assign(attrs.shape.size(), Expr(0));
   attrs.before[place(axis)] = begin;
-  attrs.shape[place(axis)] = begin + length;
+  attrs.shape[place(axis)] = Expr(begin) + length;
   return apply(Op::Shrink, {&a}, std::move(attrs), who);
 }
 
 Tensor framed(const Tensor& a, std::int64_t axis, std::int64_t before, std::int64_t after,
               Scalar fill, const char* who) {
   const std::int64_t begin = std::max<std::int64_t>(0, -before);
-  const std::int64_t length = a.size(axis) - begin - std::max<std::int64_t>(0, -after);
+  const Expr length = a.shape()[place(axis)] - Expr(begin + std::max<std::int64_t>(0, -after));
   const Tensor inner = cut(a, axis, begin, length, who);
   if (before <= 0 && after <= 0)
     return inner;

@@ -8,7 +8,7 @@
 namespace egret::detail {
 
 /// `length` elements of an axis from `begin` on.
-Tensor cut(const Tensor& a, std::int64_t axis, std::int64_t begin, std::int64_t length,
+Tensor cut(const Tensor& a, std::int64_t axis, std::int64_t begin, const Expr& length,
            const char* who);
 /// Elements of `fill` in front of an axis and behind it; negative amounts take elements away.
 Tensor framed(const Tensor& a, std::int64_t axis, std::int64_t before, std::int64_t after,

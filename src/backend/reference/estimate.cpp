@@ -328,7 +328,6 @@ void Recurrence::add(const Estimate& term, const Estimate& factor) {
 
 Estimate Recurrence::result(DType result) const {
   const Number rounded = round_to(result, {.f = value_});
-
   if (infinite_ || overflows_ || !std::isfinite(rounded.f))
     return {rounded, kInf};
   const double maps = 2 * static_cast<double>(terms_) + 2;

@@ -90,7 +90,7 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
   const std::int64_t piece = 1 + rng.below(40), together = rng.below(5);
   const bool ordered = std::ranges::any_of(
       c.region.stages, [](const kernel::Stage& stage) { return stage.monoid == Monoid::Linear; });
-  // Pieces and parts of warps refuse what must stay in order.
+  // Slices and parts of warps refuse what must stay in order.
   const auto offer = [&](const Schedule& s) {
     if (!ordered || generator.lower(c.region, s, target).ok)
       all.push_back(s);

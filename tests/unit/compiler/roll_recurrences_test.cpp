@@ -1,6 +1,7 @@
 // Steps of unrolled loops that become one scan, and those that do not.
 #include "compiler/resolve_slices.h"
 #include "compiler/roll_recurrences.h"
+#include "compiler/step_ends.h"
 
 #include "egret/egret.h"
 #include "egret/graph.h"
@@ -164,7 +165,8 @@ TEST(RollRecurrences, APartMayStayAndMoveAtOnce) {
 }
 
 TEST(RollRecurrences, WhatIsReadOnTheWayKeepsItsValue) {
-  constexpr std::int64_t kFewest = 8; // the states are a run then, the values between them none
+  // The states are a run then, the values between them none.
+  constexpr auto kFewest = static_cast<std::int64_t>(kLeastSteps);
   const ir::Graph graph = graph_of([](egret::Graph& g) {
     const Tensor x = line(g, "x"), w = line(g, "w");
     Tensor on_the_way;

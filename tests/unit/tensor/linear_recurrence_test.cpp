@@ -96,5 +96,17 @@ TEST(LinearRecurrence, HasTheGradientsOfALoop) {
     expect_close(have[i], want[i]);
 }
 
+TEST(LinearRecurrence, MakesLogarithmsOfSumsOfAxesOfAnySize) {
+  auto running = compile([](const Tensor& x) { return logcumsumexp(x, 0); },
+                         {.dims = {{.name = "n", .least = 1, .most = 64, .at = {{0, 0}}}}});
+  for (const std::int64_t n : {1, 2, 33, 64}) {
+    const Tensor x = wave({n, 3}, 1.7) * 5;
+    expect_close(running(x), log(cumsum(exp(x), 0)));
+  }
+  EXPECT_EQ(running.traces(), 1u);
+  EXPECT_NE(running.explain().find("scan_linear_scan"), std::string::npos) << running.explain();
+  EXPECT_EQ(logcumsumexp(zeros({0, 3}), 0).shape(), (Shape{0, 3}));
+}
+
 } // namespace
 } // namespace egret
