@@ -111,6 +111,21 @@ std::optional<Layout> innermost(const Region& region, const ContractionForm& for
   return Layout{{*all / (step * *extent), *extent, step}, {{0, 0}, {2, 0}, {1, 0}}};
 }
 
+std::optional<Layout> with_aligned_rows(const Region& region, const ContractionForm& form,
+                                        const Side& side, const std::vector<int>& memory) {
+  const std::int64_t lanes =
+      kCopyBytes / std::int64_t(size_of(factor_of(region, form, side).dtype));
+  if (memory.size() < 2 || lanes < 2)
+    return std::nullopt;
+  const std::int64_t row = region.axes[std::size_t(memory.back())].extent.value();
+  if (row % lanes == 0)
+    return std::nullopt;
+  LayoutMaker make(region, memory);
+  make.digits(memory);
+  make.layout.digits.back().extent = (row + lanes - 1) / lanes * lanes;
+  return make.layout;
+}
+
 int axis_to_copy_along(const Region& region, const ContractionForm& form) {
   const std::pair<const Side*, const AxisGroup*> sides[] = {{&form.left, &form.rows},
                                                             {&form.right, &form.columns}};

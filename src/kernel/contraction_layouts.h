@@ -32,6 +32,12 @@ Layout along_depth(const Region& region, const ContractionForm& form, const Axis
 std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
                                 int axis);
 
+/// A side that is all of an operand, row by row, with room at the end of each row so that all rows
+/// begin at multiples of 16 bytes; nothing where they do, or where there is but one row. `memory`:
+/// of memory_of().
+std::optional<Layout> with_aligned_rows(const Region& region, const ContractionForm& form,
+                                        const Side& side, const std::vector<int>& memory);
+
 /// Of products with windows: an axis of the depth along which both sides could be copied in pieces
 /// of 16 bytes if it were innermost in memory, as the channels of a convolution; -1: there is none,
 /// or both sides are copied in such pieces as they are, along the depth or along their own axes.

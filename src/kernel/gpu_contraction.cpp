@@ -149,15 +149,12 @@ private:
   /// Shares of one tile's depth meet in memory: the block that comes last adds them up in order,
   /// each set of its warps every so many-th of them.
   void combine(const GpuTile& at, const Expr& tile, const Expr& share) {
-    const Expr elements(std::int64_t(t_.bm) * t_.bn), split(t_.split), sets(t_.warps_k);
+    const Expr elements(std::int64_t(t_.bm) * t_.bn), split(t_.split);
     b_.when(sums_->has_sums(), [&] { sums_->save(partial_, (tile * split + share) * elements); });
     b_.last_arriver(counter_, tile, split, [&] {
       sums_->clear();
-      b_.loop(Expr(0), split, sets, split + sets, Bind::Serial, [&](const Expr& first) {
-        const Expr next = first + sums_->set();
-        b_.when({{next, Expr(0), split}},
-                [&] { sums_->restore(partial_, (tile * split + next) * elements); });
-      });
+      sums_->restore({partial_, sums_->set(), split, split, t_.warps_k,
+                      [&](const Expr& next) { return (tile * split + next) * elements; }});
       sums_->join();
       deliver(at);
     });
@@ -221,6 +218,8 @@ public:
       return {};
     const ContractionForm& form = found.form;
     std::vector<LayoutWish> wishes = windows_along_depth(region, form, target);
+    if (wishes.empty())
+      wishes = aligned_rows(region, form, target);
     for (const bool right : {false, true}) {
       const Side& side = right ? form.right : form.left;
       const AxisGroup& group = right ? form.columns : form.rows;
@@ -241,16 +240,48 @@ public:
   }
 
 private:
+  // How many times as long as the matrix units' cycles it takes by registers, by copies, and, an
+  // estimate, by copies for queued products: bench/results/2026-11-23-convolutions.md.
+  static constexpr double kByRegisters = 4.5, kByCopies = 2.5, kQueued = 0.8;
+
+  /// Cycles of the matrix units that multiply fragments, all of them at work, in seconds.
+  static double ideal_seconds(const ContractionForm& form, const MatrixUnit& unit,
+                              const Target& target) {
+    constexpr double kClock = 1.5e9, kSchedulers = 4;
+    double products = 1.0 / (16 * 8 * 16);
+    for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
+      products *= static_cast<double>(group->extent.lower());
+    return products * unit.cycles / (kSchedulers * target.workers * kClock);
+  }
+
+  /// Sides of 16 bits whose rows are no multiples of 16 bytes come element by element through
+  /// registers. With room at the ends of rows they come in pieces of that.
+  static std::vector<LayoutWish> aligned_rows(const Region& region, const ContractionForm& form,
+                                              const Target& target) {
+    const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
+    if (!unit)
+      return {};
+    const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
+    const double saved =
+        (kByRegisters - (queued ? kQueued : kByCopies)) * ideal_seconds(form, *unit, target);
+    std::vector<LayoutWish> wishes;
+    for (const Side* side : {&form.left, &form.right}) {
+      const auto memory = memory_of(region, form, *side);
+      if (!memory || size_of(factor_of(region, form, *side).dtype) != 2)
+        return {};
+      if (auto layout = with_aligned_rows(region, form, *side, *memory))
+        wishes.push_back(
+            {operand_of(region, form, *side), *std::move(layout), "rows of whole vectors", saved});
+    }
+    return wishes;
+  }
+
   /// Sides of 16 bits that are windows of an operand, or whose pieces are not aligned, come element
   /// by element through registers. With an axis innermost that all of the operand's windows have in
   /// common, as the channels, they come in pieces of 16 bytes: along the depth, or for queued
   /// products along any axis of their own.
   static std::vector<LayoutWish>
   windows_along_depth(const Region& region, const ContractionForm& form, const Target& target) {
-    // How many times as long as the matrix units' cycles it takes by registers, by copies, and, an
-    // estimate, by copies for queued products: bench/results/2026-11-23-convolutions.md.
-    constexpr double kByRegisters = 4.5, kByCopies = 2.5, kQueued = 0.8;
-    constexpr double kClock = 1.5e9, kSchedulers = 4;
     // What a result that lies apart from its neighbours takes of the second cache, in seconds.
     constexpr double kSector = 32 / 4e12;
     const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
@@ -261,10 +292,7 @@ private:
     const auto own = queued ? axes_to_copy_sides_along(region, form) : std::nullopt;
     if (axis < 0 && !own)
       return {};
-    double products = 1.0 / (16 * 8 * 16);
-    for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
-      products *= static_cast<double>(group->extent.lower());
-    const double ideal = products * unit->cycles / (kSchedulers * target.workers * kClock);
+    const double ideal = ideal_seconds(form, *unit, target);
     // Results follow the sides' own axes: along others than their own they lie apart.
     const auto apart = [&](int along) {
       double seconds = 0;

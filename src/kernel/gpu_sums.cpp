@@ -229,6 +229,35 @@ void GpuSums::restore(int buffer, const Expr& offset) {
                     {b_.read(variables_[i]), b_.load(buffer, slot(offset, int(i)), lanes_)}));
 }
 
+void GpuSums::restore(const SavedShares& shares) {
+  // A share is back from the second cache after some 0.3 us, however little it is: registers hold
+  // what comes meanwhile.
+  constexpr std::size_t kMostHeld = 64;
+  const std::size_t of_share = variables_.size() * std::size_t(lanes_);
+  const std::int64_t together = std::int64_t(std::clamp<std::size_t>(kMostHeld / of_share, 1, 8)),
+                     step = shares.step *
+                            std::min(together, ceil_quotient(shares.most.upper(), shares.step));
+  const bool even = shares.begin.lower() >= 0 && shares.begin.upper() < shares.step &&
+                    shares.end.divisor() % step == 0;
+  b_.loop(shares.begin, shares.end, Expr(step), shares.most + Expr(step), Bind::Serial,
+          [&](const Expr& first) {
+            std::vector<ValueId> values;
+            for (std::int64_t s = 0; s < step; s += shares.step) {
+              const Expr share = first + Expr(s);
+              std::vector<Guard> exists;
+              if (s > 0 && !even)
+                exists.push_back({share, Expr(0), shares.end});
+              for (std::size_t i = 0; i < variables_.size(); ++i)
+                values.push_back(
+                    b_.load(shares.buffer, slot(shares.offset_of(share), int(i)), lanes_, exists));
+            }
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              const VarId sum = variables_[i % variables_.size()];
+              b_.set(sum, b_.apply(Op::Add, f_.accumulator, {b_.read(sum), values[i]}));
+            }
+          });
+}
+
 Point point_at(const Region& region, const ContractionForm& form, const GpuTile& tile,
                const Expr& row, const Expr& column, int lanes) {
   Point p = tile.batch;

@@ -4,6 +4,7 @@
 
 #include "kernel/gpu_contraction_side.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -43,16 +44,25 @@ public:
   void join();
   /// Where this thread is one of the set that has the sums.
   std::vector<Guard> has_sums() const;
-  /// Puts the sums into memory from `offset` on, bm * bn elements in an order of their own; and
-  /// adds such sums to these.
+  /// Puts the sums into memory from `offset` on, bm * bn elements in an order of their own.
   void save(int buffer, const Expr& offset);
-  void restore(int buffer, const Expr& offset);
+  /// Sums that were put into memory: those of every `step`-th share from `begin` to `end`, which is
+  /// at most `most`, each from offset_of(share) on.
+  struct SavedShares {
+    int buffer = -1;
+    Expr begin, end, most;
+    std::int64_t step = 1;
+    std::function<Expr(const Expr& share)> offset_of;
+  };
+  /// Adds them to these, one after the other, while those of several shares are on their way.
+  void restore(const SavedShares& shares);
   /// Of the sets of warps, that of this thread.
   const Expr& set() const { return set_; }
 
 protected:
   GpuSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles);
   void make_variables(int count, int lanes);
+  void restore(int buffer, const Expr& offset);
   Expr slot(const Expr& offset, int variable) const;
 
   Emitter& e_;

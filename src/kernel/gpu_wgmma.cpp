@@ -370,9 +370,8 @@ private:
     const Expr first = items.first_share(number), end = items.last_share(number) + Expr(1);
     b_.last_arriver_of_group(1, t_.consumer_threads(), counter_, number, end - first, [&] {
       sums_.clear();
-      b_.loop(first, end, Expr(1), items.shares(), Bind::Serial, [&](const Expr& share) {
-        sums_.restore(partial_, items.slot(number, share) * elements);
-      });
+      sums_.restore({partial_, first, end, items.shares(), 1,
+                     [&](const Expr& share) { return items.slot(number, share) * elements; }});
       sums_.deliver(tile);
     });
   }

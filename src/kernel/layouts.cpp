@@ -22,6 +22,11 @@ std::int64_t unit_of(const Layout& layout, std::size_t d) {
   return unit;
 }
 
+/// Whether digit `d` is all that its axis has, of an extent of its own.
+bool holds_axis(const Layout& layout, std::size_t d) {
+  return std::ranges::count(layout.digits, layout.digits[d].axis, &Digit::axis) == 1;
+}
+
 } // namespace
 
 std::vector<std::int64_t> extents_of(const Layout& layout) {
@@ -37,7 +42,8 @@ std::vector<std::int64_t> extents_of(const Layout& layout) {
 }
 
 bool is_permutation(const Layout& layout) {
-  return layout.digits.size() == layout.box.size();
+  return layout.digits.size() == layout.box.size() &&
+         std::ranges::all_of(layout.digits, [](const Digit& d) { return d.extent == 0; });
 }
 
 bool fits_exactly(const Layout& layout) {
@@ -57,7 +63,7 @@ std::string to_string(const Layout& layout) {
     if (unit > 1)
       text += fmt::format("/{}", unit);
     if (digit.extent > 0)
-      text += fmt::format("%{}", digit.extent);
+      text += fmt::format("{}{}", holds_axis(layout, d) ? ':' : '%', digit.extent);
     digits.push_back(std::move(text));
   }
   return fmt::format("[{}]", fmt::join(digits, ","));

@@ -14,7 +14,9 @@ namespace egret::kernel {
 /// counts groups of 8 neighbours and the inner one their places.
 struct Digit {
   int axis = 0;
-  std::int64_t extent = 0; ///< 0, for the outermost digit of its axis: all that is left
+  /// 0, for the outermost digit of its axis: all that is left. Where the extents of an axis hold
+  /// more than the axis, the rest is padding.
+  std::int64_t extent = 0;
   friend bool operator==(const Digit&, const Digit&) = default;
 };
 
@@ -25,7 +27,8 @@ struct Layout {
   std::vector<Digit> digits;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
-/// "[64,8]", and "[n1/16,n0,n1%16]" with the axes of the box as n0, n1 ...
+/// "[n1/16,n0,n1%16]" with the axes of the box as n0, n1 ..., "[n0,n1:64]" for rows with room for
+/// 64.
 std::string to_string(const Layout& layout);
 std::uint64_t hash_of(const Layout& layout);
 /// Extents of the digits, from outside to inside.

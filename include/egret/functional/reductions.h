@@ -97,6 +97,34 @@ Tensor
 associative_scan(const std::function<Tensor(const Tensor& before, const Tensor& after)>& combine,
                  const Operand& a, std::int64_t axis = 0, bool reverse = false);
 
+/// What a step of a loop gives: the state for the next step, and the step's outputs.
+struct ScanStep {
+  std::vector<Tensor> state, outputs;
+};
+/// A loop's last state, and the outputs of all steps, each along a new first axis.
+struct ScanResult {
+  std::vector<Tensor> state, outputs;
+};
+struct ScanOptions {
+  bool reverse = false; ///< from the last index to the first; outputs stay where their inputs are
+  std::optional<std::int64_t> length = {}; ///< of the loop, where `xs` is empty
+};
+/// A loop over the first axis of `xs` (jax.lax.scan): step(state, xs[t]) for t = 0, 1 .. n-1, each
+/// with the state that the one before it gave. Every step gives a state of the shapes and dtypes of
+/// the first one, and outputs of the same shapes and dtypes. `step` runs once for each t, or once
+/// where there is none, to see what outputs there would be. Gradients go through state, outputs and
+/// whatever else `step` reads. Within a compiled function products of `xs` alone become one of all
+/// steps, linear recurrences one kernel, and other steps are launched as chains. Error(Shape) for
+/// lengths that differ or are symbolic, or where shapes change from step to step; Error(DType)
+/// where dtypes do; Error(Value) without `step`, or without `xs` and `length`.
+ScanResult scan(const std::function<ScanStep(const std::vector<Tensor>& state,
+                                             const std::vector<Tensor>& x)>& step,
+                const std::vector<Tensor>& state, const std::vector<Tensor>& xs,
+                const ScanOptions& options = {});
+/// The same with one tensor each, whose outputs are the states: h[t] = step(h[t-1], xs[t]).
+Tensor scan(const std::function<Tensor(const Tensor& state, const Tensor& x)>& step,
+            const Operand& state, const Operand& xs, const ScanOptions& options = {});
+
 /// Differences of neighbours along an axis, `times` over; of bools whether they differ. Nothing is
 /// left of an axis of at most `times` elements. Error(Value) for a negative number of times, or one
 /// above 1024 that leaves something.

@@ -341,6 +341,45 @@ TEST(MoreMessages, QuantilesCountsAndSegments) {
   });
 }
 
+TEST(MoreMessages, Loops) {
+  using Tensors = std::vector<Tensor>;
+  const auto loop = [](auto state, auto output) {
+    return [=](const Tensors& h, const Tensors& x) {
+      return ScanStep{{state(h[0], x[0])}, {output(h[0], x[0])}};
+    };
+  };
+  const auto same = [](const Tensor& h, const Tensor&) { return h; };
+  const std::function<ScanStep(const Tensors&, const Tensors&)> none;
+  expect_all({
+      {ErrorKind::Value, "scan: step is empty", [=] { scan(none, {x23}, {x23}); }},
+      {ErrorKind::Value, "scan: neither xs nor a length is given",
+       [=] { scan(loop(same, same), {x23}, {}); }},
+      {ErrorKind::Value, "scan: a length of -1; it must not be negative",
+       [=] { scan(loop(same, same), {x23}, {}, {.length = -1}); }},
+      {ErrorKind::Shape, "scan: xs of []; they need a first axis of a known size",
+       [=] { scan(loop(same, same), {x23}, {full({}, 1)}); }},
+      {ErrorKind::Shape, "scan: xs of [2,3] in a loop of 4 steps",
+       [=] {
+         scan(loop(same, same), {x23}, {ones({4}), x23});
+       }},
+      {ErrorKind::Shape, "scan: step 0 makes [2] of [2,3] in state 0; shapes must stay",
+       [=] {
+         scan(loop([](const Tensor& h, const Tensor&) { return sum(h, 1); }, same), {x23}, {x23});
+       }},
+      {ErrorKind::DType, "scan: step 0 makes f64 of f32 in state 0; dtypes must stay",
+       [=] {
+         scan(loop([](const Tensor& h, const Tensor&) { return h.to(DType::F64); }, same), {x23},
+              {x23});
+       }},
+      {ErrorKind::Shape, "scan: step 1 makes [2] of [1] in output 0; shapes must stay",
+       [=] {
+         std::int64_t rows = 0;
+         scan(loop(same, [&](const Tensor&, const Tensor&) { return ones({++rows}); }), {x23},
+              {x23});
+       }},
+  });
+}
+
 TEST(MoreMessages, LinearAlgebra) {
   const Tensor a = ones({2, 2});
   expect_all({

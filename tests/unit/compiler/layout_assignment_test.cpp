@@ -206,7 +206,9 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
         const Einsum e = sizes(left, right, "mn", 64, n, 64);
         product.outputs = {einsum(product, product.input("a", DType::BF16, e.shape_of(left)),
                                   product.input("b", DType::BF16, e.shape_of(right)), e)};
-        EXPECT_TRUE(expected(product).empty()) << left << " " << right << " " << n;
+        const bool unaligned = n == 63 && right == std::string_view("kn");
+        EXPECT_EQ(expected(product).size(), unaligned ? 1u : 0u)
+            << left << " " << right << " " << n;
       }
   // Little work, another type, too few channels, no matrix units.
   c.channels = c.outputs = 8;
@@ -222,6 +224,42 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
   c.dtype = DType::BF16;
   target.units.clear();
   EXPECT_TRUE(expected(testing::convolution_graph(c, false)).empty());
+}
+
+TEST(LayoutChange, RowsOf16BitsGetRoomForWholeVectorsWhereThatPays) {
+  kernel::Target target = testing::test_gpu();
+  const auto expected = [&](std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
+    Graph g;
+    const Einsum e = sizes("mk", "kn", "mn", m, n, k);
+    g.outputs = {
+        einsum(g, g.input("a", dtype, e.shape_of("mk")), g.input("b", dtype, e.shape_of("kn")), e)};
+    std::string text;
+    for (const Move& move : FoundLayouts(g, {}, target).moves)
+      if (move.expected)
+        for (const LayoutChange& change : move.choices.layout_changes)
+          text += to_string(change.layout) + " ";
+    return text;
+  };
+  EXPECT_EQ(expected(4095, 4095, 4095, DType::BF16), "[n0,n1:4096] [n0,n1:4096] ");
+  EXPECT_EQ(expected(4095, 4095, 4096, DType::F16), "[n0,n1:4096] ");
+  EXPECT_EQ(expected(4095, 4096, 4096, DType::BF16), "");
+  EXPECT_EQ(expected(63, 63, 63, DType::BF16), "") << "copies would take longer";
+  EXPECT_EQ(expected(4095, 4095, 4095, DType::F32), "") << "they are copied in pieces of 4 bytes";
+  // The same values, from inputs and from what the program computes.
+  target.workers = 1;
+  for (kernel::MatrixUnit& unit : target.units)
+    unit.cycles *= 1000;
+  for (const bool computed : {false, true}) {
+    const Graph g = turned_product(20, 23, 31, computed, DType::BF16);
+    const FoundLayouts found(g, {}, target);
+    std::vector<LayoutChange> changes;
+    for (const Move& move : found.moves)
+      if (move.expected)
+        changes.insert(changes.end(), move.choices.layout_changes.begin(),
+                       move.choices.layout_changes.end());
+    EXPECT_EQ(changes.size(), 2u) << found.all();
+    expect_same(g, found.form, changes);
+  }
 }
 
 TEST(LayoutChange, WhatMustStayIsLeftAlone) {

@@ -88,7 +88,7 @@ TEST(Layouts, HaveDigitsAndSizes) {
   EXPECT_EQ(to_string(panels), "[n0/16,n1,n0%16]");
   EXPECT_EQ(extents_of(panels), (std::vector<std::int64_t>{3, 36, 16}));
   EXPECT_FALSE(fits_exactly(panels));
-  EXPECT_FALSE(is_permutation(panels));
+  EXPECT_FALSE(kernel::is_permutation(panels));
   const Layout turned{{40, 36}, {{1, 0}, {0, 0}}};
   EXPECT_TRUE(is_permutation(turned) && fits_exactly(turned));
   EXPECT_NE(hash_of(panels), hash_of(turned));
@@ -170,6 +170,8 @@ TEST(Layouts, AGpuAsksForOrdersThatItsCopiesAreWideIn) {
   };
   EXPECT_EQ(wishes("mk", "nk", DType::F32), "0[n1,n0] 1[n1,n0] ");
   EXPECT_EQ(wishes("km", "kn", DType::F32), "");
+  EXPECT_FALSE(kernel::is_permutation({{2, 3}, {{0, 0}, {1, 8}}}))
+      << "it has room at the ends of rows";
 }
 
 } // namespace
