@@ -133,6 +133,12 @@ double bits_in_doubt(DType type, const Estimate& e) {
 
 Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Estimate& b,
                const Estimate& c) {
+  if (const auto known = corner_deviation(op, result, operand, a, b)) {
+    const double exact = op == Op::Add ? a.value.f + b.value.f : a.value.f * b.value.f;
+    const Number rounded = round_to(result, {.f = exact});
+    if (std::isfinite(rounded.f))
+      return {rounded, *known + rounding(op, result, operand, exact, rounded.f)};
+  }
   const Number value = apply(op, result, operand, a.value, b.value, c.value);
   const DType first = op == Op::Select ? DType::Bool : operand;
   if (op == Op::Select && a.error == 0)
@@ -210,7 +216,11 @@ void Accumulator::add(const Estimate& term) {
     contenders_.push_back(term);
     return;
   }
-  value_ = combine(monoid_, is_float(type_) ? DType::F64 : type_, value_, term.value);
+  const bool floats = is_float(type_);
+  if (monoid_ == Monoid::Sum && floats)
+    value_.f += term.value.f; // most terms are such
+  else
+    value_ = combine(monoid_, floats ? DType::F64 : type_, value_, term.value);
   const double size = std::fabs(as_double(type_, term.value));
   run_ = terms_ > 1 && same(type_, term.value, last_) ? run_ + 1 : 1;
   last_ = term.value;

@@ -1,6 +1,7 @@
 // Sources, elementwise ops, reductions and scans.
 #include "backend/reference/node_eval.h"
 
+#include "backend/reference/terms.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -17,37 +18,26 @@ void eval_source(const ir::Node& node, Cells& result) {
     result.set(i, {convert({.i = i}, DType::I64, node.dtype)});
 }
 
-void eval_elementwise(const ir::Node& node, Operands operands, Cells& result) {
-  const DType type = operands.back()->dtype();
-  for (std::int64_t i = 0; i < result.size(); ++i) {
-    if (result.has_errors()) {
-      Estimate args[3];
-      for (std::size_t k = 0; k < operands.size(); ++k)
-        args[k] = operands[k]->at(i);
-      result.set(i, apply(node.op, node.dtype, type, args[0], args[1], args[2]));
-    } else {
-      Number args[3];
-      for (std::size_t k = 0; k < operands.size(); ++k)
-        args[k] = operands[k]->array.at(i);
-      result.set(i, {apply(node.op, node.dtype, type, args[0], args[1], args[2])});
-    }
-  }
+void eval_elementwise(Terms& terms, Cells& result) {
+  terms.each(Dims(result.dims().size(), 0),
+             [&](std::int64_t number, std::int64_t, const Estimate& e) { result.set(number, e); });
 }
 
-void eval_reduce(const ir::Node& node, Operands operands, Cells& result) {
-  const Cells& from = *operands[0];
-  const Accumulator empty(monoid_of(node.op), from.dtype(), accumulator_of(from.dtype()));
+void eval_reduce(const ir::Node& node, DType from, Terms& terms, Cells& result) {
+  const Accumulator empty(monoid_of(node.op), from, accumulator_of(from));
   std::vector<Accumulator> sums(static_cast<std::size_t>(result.size()), empty);
-  std::vector<bool> reduced(from.dims().size(), false);
+  std::vector<bool> reduced(terms.dims().size(), false);
   for (std::int64_t axis : node.attrs.axes)
     reduced[static_cast<std::size_t>(axis)] = true;
-
-  for_each_point(from.dims(), [&](const Dims& point, std::int64_t number) {
-    Dims kept;
-    for (std::size_t i = 0; i < point.size(); ++i)
-      if (!reduced[i])
-        kept.push_back(point[i]);
-    sums[static_cast<std::size_t>(number_of_point(result.dims(), kept))].add(from.at(number));
+  Dims strides(terms.dims().size(), 0); // to the result's elements
+  std::int64_t stride = 1;
+  for (std::size_t i = strides.size(); i-- > 0;)
+    if (!reduced[i]) {
+      strides[i] = stride;
+      stride *= terms.dims()[i];
+    }
+  terms.each(strides, [&](std::int64_t, std::int64_t place, const Estimate& e) {
+    sums[static_cast<std::size_t>(place)].add(e);
   });
   for (std::int64_t i = 0; i < result.size(); ++i)
     result.set(i, sums[static_cast<std::size_t>(i)].result(node.dtype));

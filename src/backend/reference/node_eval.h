@@ -38,11 +38,14 @@ struct Cells {
 
 using Operands = std::span<const Cells* const>;
 
+class Terms; // terms.h
+
 /// Each fills `result`, which has the node's dtype and dims. `bindings` gives the values of
-/// symbolic attributes.
+/// symbolic attributes; `terms`, in row-major order, are what is stored or, of dtype `from`,
+/// reduced.
 void eval_source(const ir::Node& node, Cells& result);
-void eval_elementwise(const ir::Node& node, Operands operands, Cells& result);
-void eval_reduce(const ir::Node& node, Operands operands, Cells& result);
+void eval_elementwise(Terms& terms, Cells& result);
+void eval_reduce(const ir::Node& node, DType from, Terms& terms, Cells& result);
 void eval_scan(const ir::Node& node, Operands operands, Cells& result);
 void eval_sort(const ir::Node& node, Operands operands, Cells& result);
 void eval_gather(const ir::Node& node, Operands operands, Cells& result);

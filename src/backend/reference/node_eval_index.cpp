@@ -1,7 +1,7 @@
 // Gather, scatter and movement: where an element goes to or comes from.
 #include "backend/reference/node_eval.h"
 
-#include "support/fail.h"
+#include "backend/reference/terms.h"
 
 #include <limits>
 
@@ -18,18 +18,19 @@ struct Access {
 
 Access access_of(const Dims& data, const Cells& index, std::size_t axis, const Dims& point) {
   const std::size_t rank = index.dims().size();
-  const auto middle = point.begin() + static_cast<std::ptrdiff_t>(axis);
-  const auto last = middle + static_cast<std::ptrdiff_t>(rank);
-  const Estimate at = index.at(Dims(middle, last));
+  std::int64_t number = 0; // of the index element
+  for (std::size_t i = 0; i < rank; ++i)
+    number = number * index.dims()[i] + point[axis + i];
+  const Estimate at = index.at(number);
   if (at.error > 0)
     return {-1, true};
   const bool huge = index.dtype() == DType::U64 && at.value.i < 0; // beyond the largest i64
   if (huge || at.value.i < 0 || at.value.i >= data[axis])
     return {};
-  Dims place(point.begin(), middle);
-  place.push_back(at.value.i);
-  place.insert(place.end(), last, point.end());
-  return {number_of_point(data, place)};
+  std::int64_t place = 0;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    place = place * data[i] + (i < axis ? point[i] : i == axis ? at.value.i : point[i + rank - 1]);
+  return {place};
 }
 
 constexpr double kUnknownIndex = std::numeric_limits<double>::infinity();
@@ -82,45 +83,29 @@ void eval_movement(const ir::Node& node, Operands operands, const Bindings& bind
                    Cells& result) {
   const Cells& from = *operands[0];
   if (node.op == Op::Reshape) {
-    for (std::int64_t i = 0; i < result.size(); ++i)
-      result.set(i, from.at(i));
+    result.array.bytes = from.array.bytes;
+    result.errors = from.errors;
     return;
   }
-  const ir::Attrs& attrs = node.attrs;
-  const Dims before = bindings.values_of(attrs.before);
-  std::vector<bool> flipped(from.dims().size(), false);
-  if (node.op == Op::Flip)
-    for (std::int64_t axis : attrs.axes)
-      flipped[static_cast<std::size_t>(axis)] = true;
-
-  for_each_point(result.dims(), [&](const Dims& point, std::int64_t number) {
-    Dims source = point;
-    bool outside = false;
-    for (std::size_t i = 0; i < point.size(); ++i) {
-      const std::int64_t extent = from.dims()[i];
-      switch (node.op) {
-      case Op::Permute:
-        source[static_cast<std::size_t>(attrs.axes[i])] = point[i];
-        break;
-      case Op::Expand:
-        source[i] = extent == 1 ? 0 : point[i];
-        break;
-      case Op::Pad:
-        source[i] = point[i] - before[i];
-        outside |= source[i] < 0 || source[i] >= extent;
-        break;
-      case Op::Shrink:
-        source[i] = point[i] + before[i];
-        break;
-      case Op::Flip:
-        source[i] = flipped[i] ? extent - 1 - point[i] : point[i];
-        break;
-      default:
-        throw InternalError("internal error: no movement");
-      }
-    }
-    result.set(number, outside ? Estimate{number_of(attrs.value)} : from.at(source));
-  });
+  if (node.op == Op::Pad) {
+    for (std::int64_t i = 0; i < result.size(); ++i)
+      result.set(i, {number_of(node.attrs.value)});
+    const ArrayView to = whole(result);
+    std::int64_t start = 0;
+    const Dims before = bindings.values_of(node.attrs.before);
+    for (std::size_t i = 0; i < before.size(); ++i)
+      start += before[i] * to.strides[i];
+    for_each_place(from.dims(), {start}, {to.strides},
+                   [&](std::int64_t number, const std::vector<std::int64_t>& places) {
+                     result.set(places[0], from.at(number));
+                   });
+    return;
+  }
+  const ArrayView view = moved(node, whole(from), bindings, result.dims());
+  for_each_place(result.dims(), {view.start}, {view.strides},
+                 [&](std::int64_t number, const std::vector<std::int64_t>& places) {
+                   result.set(number, from.at(places[0]));
+                 });
 }
 
 } // namespace egret::backend::reference
