@@ -3,6 +3,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
+#include "support/recorded_graph.h"
 
 #include <limits>
 #include <optional>
@@ -37,20 +38,6 @@ Tensor scores_of(egret::Graph& cx, const Attention& f, const Tensor& q, const Te
   }
   }
   return scores;
-}
-
-/// The graph of one output, or of four.
-ir::Graph recorded_graph(egret::Graph& cx, std::vector<Tensor>& outputs) {
-  ir::Graph recorded;
-  const Pass record("record", [&](const ir::Graph& graph, Notes&) {
-    recorded = graph;
-    return graph;
-  });
-  if (outputs.size() > 1)
-    cx.compile(record, &outputs[0], &outputs[1], &outputs[2], &outputs[3]);
-  else
-    cx.compile(record, &outputs[0]);
-  return passes::normalize()(ir::without_dead_code(recorded));
 }
 
 } // namespace

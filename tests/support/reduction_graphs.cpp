@@ -4,6 +4,7 @@
 #include "egret/grad.h"
 #include "egret/graph.h"
 #include "support/random_graph.h"
+#include "support/recorded_graph.h"
 
 #include <algorithm>
 #include <limits>
@@ -65,7 +66,7 @@ public:
       const Tensor& x = inputs[static_cast<std::size_t>(rng_.below(3))];
       outputs.push_back(x + grad(loss, x)); // zeros alone would belong to no graph
     }
-    made.graph = recorded(outputs);
+    made.graph = recorded_graph(cx_, outputs);
     return made;
   }
 
@@ -369,22 +370,6 @@ private:
     }
     out.axes = axes;
     return true;
-  }
-
-  /// The graph as recorded, before anything is compiled.
-  ir::Graph recorded(std::vector<Tensor>& outputs) {
-    struct Recorded {};
-    ir::Graph graph;
-    for (Tensor& t : outputs)
-      t.retrieve();
-    try {
-      cx_.compile(Pass("record", [&](const ir::Graph& g, Notes&) -> ir::Graph {
-        graph = g;
-        throw Recorded{};
-      }));
-    } catch (const Recorded&) { // all that was wanted
-    }
-    return passes::normalize()(ir::without_dead_code(graph));
   }
 
   Rng rng_;
