@@ -21,4 +21,13 @@ std::string CLanguage::float_to_int(const std::string& value, DType, DType to) c
   return fmt::format("eg_to_{}({})", name_of(to), value);
 }
 
+// Signed integers wrap by -fwrapv. A sum that is made unsigned and converted back loses lanes where
+// GCC 12.1 and 12.2 make vectors of its loop (GCC bug 107212).
+std::string CLanguage::wrapped(std::string_view sign, DType type, const std::string& a,
+                               const std::string& b) const {
+  if (!is_signed(type))
+    return Language::wrapped(sign, type, a, b);
+  return fmt::format("({})({} {} {})", clike::register_type(type), a, sign, b);
+}
+
 } // namespace egret::backend::c

@@ -14,6 +14,8 @@ public:
 
 protected:
   std::string float_to_int(const std::string& value, DType from, DType to) const override;
+  std::string wrapped(std::string_view sign, DType type, const std::string& a,
+                      const std::string& b) const override;
 };
 
 /// The functions that generated text may use, each between `#ifndef` and `#endif`, so that the

@@ -179,8 +179,8 @@ LibraryText LibraryRenderer::run() {
       "size_t {0}_memory({1}) {{\n{2}{3}  return eg_arena_bytes + (size_t)eg_threads() * (64 + "
       "eg_share);\n}}\n\n",
       name, size_parameters(), dims_text(), sizes_text());
-  code += fmt::format("int {}({}void* memory, size_t bytes) {{\n{}{}", name, array_parameters(),
-                      guards_text(), sizes_text());
+  code += fmt::format("int {}({}void* memory, size_t bytes) {{\n{}{}{}", name, array_parameters(),
+                      uses_text(), guards_text(), sizes_text());
   code += fmt::format(R"(  int64_t eg_workers = eg_threads();
   void* eg_own = 0;
   if (!memory) {{

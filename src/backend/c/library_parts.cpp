@@ -240,6 +240,13 @@ std::string LibraryParts::dims_text() const {
   return text;
 }
 
+std::string LibraryParts::uses_text() const {
+  std::string text;
+  for (const Parameter& parameter : parameters_)
+    text += fmt::format("  (void){};\n", parameter.name);
+  return text;
+}
+
 std::string LibraryParts::guards_text() const {
   std::string text;
   for (std::size_t d = 0; d < plan_.dims.size(); ++d) {

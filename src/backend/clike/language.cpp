@@ -79,18 +79,20 @@ std::string Language::float_op(Op op, DType type, const std::vector<std::string>
   return {};
 }
 
-// Arithmetic is done unsigned, where it wraps, and goes back to the type.
+// Done unsigned, where it wraps, and back to the type.
+std::string Language::wrapped(std::string_view sign, DType type, const std::string& a,
+                              const std::string& b) const {
+  const char* u = width_of(type) == 64 ? "unsigned long long" : "unsigned";
+  return fmt::format("({})(({}){} {} ({}){})", register_type(type), u, a, sign, u, b);
+}
+
 std::string Language::int_op(Op op, DType type, const std::vector<std::string>& a) const {
   const char* t = register_type(type);
-  const char* u = width_of(type) == 64 ? "unsigned long long" : "unsigned";
-  auto wrapped = [&](const char* sign) {
-    return fmt::format("({})(({}){} {} ({}){})", t, u, a[0], sign, u, a[1]);
-  };
   switch (op) {
   case Op::Add:
-    return wrapped("+");
+    return wrapped("+", type, a[0], a[1]);
   case Op::Mul:
-    return wrapped("*");
+    return wrapped("*", type, a[0], a[1]);
   case Op::And:
     return fmt::format("({})({} & {})", t, a[0], a[1]);
   case Op::Or:

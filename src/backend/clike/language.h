@@ -35,6 +35,9 @@ public:
 protected:
   /// A number of f32 or f64 truncated to an integer type; saturates, NaN gives 0.
   virtual std::string float_to_int(const std::string& value, DType from, DType to) const = 0;
+  /// A sum or product (`sign`) of two integers of one type that wraps.
+  virtual std::string wrapped(std::string_view sign, DType type, const std::string& a,
+                              const std::string& b) const;
 
 private:
   std::string float_op(Op op, DType type, const std::vector<std::string>& args) const;

@@ -115,10 +115,14 @@ std::string kernel_symbol(const kernel::KernelProgram& program) {
 
 // Nothing that ends the comment, joins the next line to it or begins a trigraph.
 std::string comment_text(std::string_view name) {
+  const auto at = [&](std::size_t i) { return i < name.size() ? name[i] : ' '; };
   std::string text(name);
-  for (char& c : text)
-    if (c < ' ' || c > '~' || c == '\\' || c == '?' || c == '*' || c == '/')
-      c = '_';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = at(i), beside = c == '*' ? '/' : '*';
+    const bool mark = (c == '*' || c == '/') && (at(i + 1) == beside || at(i - 1) == beside);
+    if (c < ' ' || c > '~' || c == '\\' || c == '?' || mark)
+      text[i] = '_';
+  }
   return text;
 }
 

@@ -265,5 +265,65 @@ int main(void) {
   EXPECT_FALSE(std::filesystem::exists(path("f.h")));
 }
 
+// Sums of bools and of comparisons of narrow numbers as wide integers.
+TEST_F(Export, CountsAreRightHoweverMuchTheCompilerOptimizes) {
+  test::write_file(folder_ / "g.txt", "%x: i8[64] = input \"x\"\n"
+                                      "%y: i8[64] = input \"y\"\n"
+                                      "%b: bool[64] = input \"b\"\n"
+                                      "%l: bool[64] = lt(%x, %y)\n"
+                                      "%i: i64[64] = cast(%l)\n"
+                                      "%n: i64[] = sum(%i) axes=[0]\n"
+                                      "%j: i64[64] = cast(%b)\n"
+                                      "%m: i64[] = sum(%j) axes=[0]\n"
+                                      "%k: i32[64] = cast(%l)\n"
+                                      "%p: i32[] = sum(%k) axes=[0]\n"
+                                      "outputs %n, %m, %p\n");
+  const Ran ran = egret_command("compile --export " + path("counts.c") + " " + path("g.txt"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  test::write_file(folder_ / "main.c", R"(#include "counts.h"
+int main(void) {
+  int8_t x[64], y[64];
+  uint8_t b[64];
+  int64_t n = 0, m = 0;
+  int32_t p = 0;
+  for (int i = 0; i < 64; ++i) {
+    x[i] = (int8_t)(i % 5);
+    y[i] = 2;
+    b[i] = i % 3 == 0;
+  }
+  if (counts(x, y, b, &n, &m, &p, 0, 0) != counts_OK) return 1;
+  return n == 26 && m == 22 && p == 26 ? 0 : 2;
+}
+)");
+  for (const char* level : {"-O1", "-O2", "-O3"})
+    EXPECT_EQ(run_c("main.c counts.c", level), 0) << level;
+}
+
+TEST_F(Export, WhatNothingIsMadeOfMayBeAnInput) {
+  test::write_file(folder_ / "g.txt", "dim n in 0..9\n"
+                                      "dim m in 1..9\n"
+                                      "%x: f32[n,m] = input \"x\"\n"
+                                      "%u: i64[7] = input \"u\"\n"
+                                      "%e: f32[0,4] = input \"e\"\n"
+                                      "%s: bool[] = input \"s\" by_value\n"
+                                      "%r: f32[n*m] = reshape(%x)\n"
+                                      "%y: f32[n*m] = exp(%r)\n"
+                                      "%t: f32[4] = sum(%e) axes=[0]\n"
+                                      "outputs %y, %y, %t, %u\n");
+  const Ran ran = egret_command("compile --export " + path("few.c") + " " + path("g.txt"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  test::write_file(folder_ / "main.c", R"(#include "few.h"
+int main(void) {
+  float x[2] = {0, 0}, y[2], z[2], t[4] = {1, 1, 1, 1};
+  int64_t u[7] = {0, 1, 2, 3, 4, 5, 6}, v[7] = {0};
+  if (few(2, 1, x, u, x, 1, y, z, t, v, 0, 0) != few_OK) return 1;
+  if (few(0, 1, x, u, x, 1, y, z, t, v, 0, 0) != few_OK) return 2;
+  return y[1] == 1.0f && z[1] == 1.0f && t[3] == 0.0f && v[6] == 6 ? 0 : 3;
+}
+)");
+  EXPECT_EQ(run_c("main.c few.c"), 0) << test::read_file(folder_ / "few.h");
+  expect_contains(test::read_file(folder_ / "few.h"), "f32[m*n], written");
+}
+
 } // namespace
 } // namespace egret
