@@ -69,6 +69,9 @@ private:
 /// A grammar over the tokens of a vocabulary. What may follow a state of the automaton whatever
 /// encloses it is worked out when it is first needed and kept (the adaptive token mask cache of
 /// XGrammar, Dong et al. 2024; the index of Outlines, Willard & Louf 2023). Any number of threads.
+///
+/// Texts with a byte that no token has are left out. Error(Value) where no text is left, as of a
+/// grammar of JSON and a vocabulary without `{`.
 class TokenGrammar {
 public:
   TokenGrammar(Grammar grammar, TokenTexts texts);

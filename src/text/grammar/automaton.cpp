@@ -14,7 +14,85 @@ std::uint64_t key_of(std::uint32_t a, std::uint32_t b) {
   return (std::uint64_t{a} << 32U) | b;
 }
 
+bool is_nowhere(const Instruction& code) {
+  return code.kind == Instruction::Kind::Split && code.count == 0;
+}
+
+/// Calls a function with each instruction that one goes on to, the first of a rule it calls too.
+template <class F>
+void each_next(const Automaton& automaton, const Instruction& code, F&& call) {
+  switch (code.kind) {
+  case Instruction::Kind::Byte:
+    call(code.next);
+    break;
+  case Instruction::Kind::Split:
+    for (std::uint32_t i = 0; i < code.count; ++i)
+      call(automaton.targets[code.argument + i]);
+    break;
+  case Instruction::Kind::Call:
+    call(code.next);
+    call(automaton.starts[code.argument]);
+    break;
+  case Instruction::Kind::Return:
+    break;
+  }
+}
+
 } // namespace
+
+Automaton restricted(const Automaton& automaton, const ByteSet& bytes) {
+  const std::size_t count = automaton.code.size();
+  // From the ends of rules backwards: who goes on to an instruction, grouped by it.
+  std::vector<std::uint32_t> begin(count + 1);
+  for (const Instruction& code : automaton.code)
+    each_next(automaton, code, [&](Address next) { ++begin[next + 1]; });
+  for (std::size_t i = 0; i < count; ++i)
+    begin[i + 1] += begin[i];
+  std::vector<Address> before(begin[count]);
+  std::vector<std::uint32_t> at(begin.begin(), begin.end() - 1);
+  for (Address i = 0; i < count; ++i)
+    each_next(automaton, automaton.code[i], [&](Address next) { before[at[next]++] = i; });
+  std::vector<bool> ends(count); // the end of its rule can be reached from it
+  const auto holds = [&](const Instruction& code) {
+    switch (code.kind) {
+    case Instruction::Kind::Byte:
+      for (unsigned b = code.low; b <= code.high; ++b)
+        if (bytes[b])
+          return bool(ends[code.next]);
+      return false;
+    case Instruction::Kind::Call:
+      return ends[code.next] && ends[automaton.starts[code.argument]];
+    case Instruction::Kind::Split:
+    case Instruction::Kind::Return:
+      return true; // asked of a split when one of its targets does
+    }
+    return false;
+  };
+  std::vector<Address> open;
+  for (Address i = 0; i < count; ++i)
+    if (automaton.code[i].kind == Instruction::Kind::Return) {
+      ends[i] = true;
+      open.push_back(i);
+    }
+  while (!open.empty()) {
+    const Address reached = open.back();
+    open.pop_back();
+    for (std::uint32_t i = begin[reached]; i < begin[reached + 1]; ++i)
+      if (const Address from = before[i]; !ends[from] && holds(automaton.code[from])) {
+        ends[from] = true;
+        open.push_back(from);
+      }
+  }
+  Automaton out = automaton;
+  for (Address i = 0; i < count; ++i)
+    if (!ends[i])
+      out.code[i] = {.kind = Instruction::Kind::Split};
+  return out;
+}
+
+bool has_texts(const Automaton& automaton) {
+  return !is_nowhere(automaton.code[automaton.starts[automaton.root]]);
+}
 
 Stacks::Id Stacks::push(Id stack, Address address) {
   const auto [at, fresh] = known_.emplace(key_of(stack, address), static_cast<Id>(frames_.size()));

@@ -3,6 +3,7 @@
 
 #include "text/grammar/syntax.h"
 
+#include <bitset>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -36,6 +37,14 @@ struct Automaton {
 
 /// Error(Value) as Grammar says.
 Automaton compiled(const Rules& rules, const std::string& name);
+
+using ByteSet = std::bitset<256>;
+
+/// The same automaton without the ways that no text of these bytes completes: an instruction from
+/// which the end of its rule cannot be reached becomes a Split to nowhere.
+Automaton restricted(const Automaton& automaton, const ByteSet& bytes);
+/// Whether any text follows the grammar at all, as it does before restricted().
+bool has_texts(const Automaton& automaton);
 
 /// Where rules under way return to: stacks that share their lower parts, each known by a number.
 class Stacks {

@@ -3,6 +3,7 @@
 
 #include "egret/tokenizer.h"
 #include "support/fail.h"
+#include "support/printable.h"
 #include "text/grammar/automaton.h"
 #include "text/tables.h"
 
@@ -28,6 +29,14 @@ struct TokenTexts::Impl {
   std::vector<Token> tokens;        ///< by their bytes, none of them empty
   std::vector<std::uint32_t> index; ///< into tokens, by id; kNone for none
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  ByteSet bytes() const {
+    ByteSet all;
+    for (const Token& token : tokens)
+      for (const char c : token.bytes)
+        all.set(static_cast<std::uint8_t>(c));
+    return all;
+  }
 };
 
 namespace {
@@ -43,6 +52,24 @@ void set_bit(std::span<std::uint64_t> words, text::Id id) {
 }
 bool bit(std::span<const std::uint64_t> words, text::Id id) {
   return (words[static_cast<std::size_t>(id) / 64] >> (static_cast<unsigned>(id) % 64) & 1U) != 0;
+}
+
+/// What the tokens of a vocabulary can write of a grammar; Error(Value) where that is nothing.
+Automaton written_with(const ByteSet& bytes, const Automaton& grammar) {
+  Automaton out = restricted(grammar, bytes);
+  if (has_texts(out))
+    return out;
+  Stacks stacks;
+  const Front start = Runner(grammar).start(stacks);
+  std::string begins; // the only byte that a text may begin with, where there is one
+  if (start.ways.size() == 1 &&
+      grammar.code[start.ways[0].address].low == grammar.code[start.ways[0].address].high)
+    begins.push_back(static_cast<char>(grammar.code[start.ways[0].address].low));
+  if (!begins.empty() && !bytes[static_cast<std::uint8_t>(begins[0])])
+    fail(ErrorKind::Value,
+         "grammar: its texts begin with '{}', which no token of the vocabulary has",
+         printable(begins));
+  fail(ErrorKind::Value, "grammar: the tokens of the vocabulary cannot write any text of it");
 }
 
 /// Which tokens may follow ways of one stack, as far as that can be said without what is on it.
@@ -152,9 +179,10 @@ TokenTexts::TokenTexts(const Tokenizer& tokenizer) {
 struct TokenGrammar::Impl {
   Impl(Grammar g, TokenTexts t)
       : grammar(std::move(g)), texts(std::move(t)),
-        locals(std::in_place, grammar.impl_->automaton) {}
+        written(written_with(texts.impl_->bytes(), grammar.impl_->automaton)),
+        locals(std::in_place, written) {}
 
-  const Automaton& automaton() const { return grammar.impl_->automaton; }
+  const Automaton& automaton() const { return written; }
   std::size_t words() const { return (texts.impl_->index.size() + 63) / 64; }
 
   /// Of ways, given by their addresses, that have one stack.
@@ -215,6 +243,7 @@ struct TokenGrammar::Impl {
 
   const Grammar grammar;
   const TokenTexts texts;
+  const Automaton written;  ///< what the vocabulary can write of the grammar
   mutable std::mutex mutex; ///< of what follows
   mutable std::optional<LocalFronts> locals;
   mutable std::map<std::vector<Address>, std::shared_ptr<const Mask>> masks;

@@ -1,6 +1,7 @@
 // Grammars: the texts that they allow, and the tokens that may come next.
 #include "egret/grammar.h"
 
+#include "egret/error.h"
 #include "egret/tokenizer.h"
 #include "support/random_json.h"
 
@@ -241,6 +242,50 @@ TEST(TokenGrammar, TokensAreTheBytesThatTheyAddBehindOthers) {
   EXPECT_EQ(t.bytes_of(*t.id_of("\u2581true")), " true");
   EXPECT_EQ(t.bytes_of(*t.id_of("</s>")), std::nullopt);
   EXPECT_EQ(t.bytes_of(-1), std::nullopt);
+}
+
+/// Of single bytes.
+Tokenizer tokenizer_of(const std::string& bytes) {
+  json model = test::json_tokenizer(false);
+  json vocabulary = json::object();
+  for (const auto& [text, id] : model["model"]["vocab"].items())
+    if (text.size() == 1 && bytes.find(text) != std::string::npos)
+      vocabulary[text] = vocabulary.size();
+  model["model"] = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}};
+  model["added_tokens"] = json::array();
+  return Tokenizer::parse(model.dump());
+}
+
+std::string error_of(const std::string& gbnf, const std::string& bytes) {
+  try {
+    const TokenGrammar made(Grammar::parse(gbnf), TokenTexts(tokenizer_of(bytes)));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TokenGrammar, TextsThatTheVocabularyCannotWriteAreLeftOut) {
+  // "b" leads to nothing but what needs a "c"; a choice, a call and a repetition alike.
+  for (const char* rules :
+       {"root ::= \"a\" | \"bc\"", "root ::= \"a\" | \"b\" end\nend ::= [c-e] | \"c\" end",
+        "root ::= \"a\" | \"b\" \"c\"{1,3}"}) {
+    const Tokenizer tokenizer = tokenizer_of("ab");
+    const TokenGrammar tokens(Grammar::parse(rules), TokenTexts(tokenizer));
+    GrammarMatcher matcher(tokens);
+    EXPECT_EQ(allowed(matcher, tokenizer.size()),
+              std::vector<std::int32_t>{static_cast<std::int32_t>(*tokenizer.id_of("a"))})
+        << rules;
+    EXPECT_FALSE(matcher.take(*tokenizer.id_of("b"))) << rules;
+    EXPECT_TRUE(matcher.take(*tokenizer.id_of("a"))) << rules;
+    EXPECT_TRUE(matcher.may_end()) << rules;
+  }
+  EXPECT_EQ(error_of("root ::= \"{\" root? \"}\"", "ab"),
+            "grammar: its texts begin with '{', which no token of the vocabulary has");
+  EXPECT_EQ(error_of("root ::= \"{\" root? \"}\"", "a{"),
+            "grammar: the tokens of the vocabulary cannot write any text of it");
+  EXPECT_EQ(error_of("root ::= \"{\" root? \"}\"", "{}"), "");
+  EXPECT_EQ(error_of("root ::= \"x\"*", "ab"), "") << "the empty text";
 }
 
 } // namespace
