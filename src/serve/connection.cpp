@@ -1,5 +1,6 @@
 #include "serve/connection.h"
 
+#include "serve/request_head.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -75,8 +76,8 @@ void Connection::start() {
 HttpRequest Connection::request() const {
   const auto& message = parser_->get();
   return {.method = view(message.method_string()),
-          .target = view(message.target()),
-          .host = view(message[http::field::host]),
+          .target = parts_of(view(message.target())).path,
+          .host = host_of(message),
           .content_type = view(message[http::field::content_type]),
           .authorization = view(message[http::field::authorization]),
           .body = message.body()};
@@ -101,11 +102,13 @@ void Connection::on_head(const Error& error) {
   }
   stream_.expires_after(milliseconds(shared_.options.client_seconds)); // for the body
   busy_ = true;
-  keep_alive_ = parser_->get().keep_alive();
+  keep_alive_ = false; // nobody knows where the next request begins
   try {
+    require_valid(parser_->get());
+    keep_alive_ = parser_->get().keep_alive() && parser_->is_done(); // the body is not read
     shared_.api.check_head(request());
+    keep_alive_ = parser_->get().keep_alive();
   } catch (const Refusal& refusal) {
-    keep_alive_ = keep_alive_ && parser_->is_done(); // the body is not read
     send(reply_of(refusal));
     return;
   }
