@@ -74,8 +74,8 @@ bool is_copied_along(const Region& region, const ContractionForm& form, const Si
          region.axes[axis].extent.divisor() % lanes == 0;
 }
 
-/// Whether the steps along some axis are less than what the axes inside of it reach over, as those
-/// of overlapping windows are: elements are read by several points.
+} // namespace
+
 bool is_windows(const Region& region, const ContractionForm& form, const Side& side) {
   const Stage& stage = region.stages[form.stage];
   const Load& load = load_of(region, form, side);
@@ -97,8 +97,6 @@ bool is_windows(const Region& region, const ContractionForm& form, const Side& s
   }
   return false;
 }
-
-} // namespace
 
 std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
                                 int axis) {

@@ -32,6 +32,10 @@ Layout along_depth(const Region& region, const ContractionForm& form, const Axis
 std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
                                 int axis);
 
+/// Whether the steps along some axis are less than what the axes inside of it reach over, as those
+/// of overlapping windows are: elements are read by several points. Of sides that are loads.
+bool is_windows(const Region& region, const ContractionForm& form, const Side& side);
+
 /// A side that is all of an operand, row by row, with room at the end of each row so that all rows
 /// begin at multiples of 16 bytes; nothing where they do, or where there is but one row. `memory`:
 /// of memory_of().

@@ -11,6 +11,7 @@
 #include "kernel/gpu_wgmma.h"
 #include "kernel/gpu_wgmma_side.h"
 #include "kernel/knobs.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -244,13 +245,15 @@ private:
   // estimate, by copies for queued products: bench/results/2026-11-23-convolutions.md.
   static constexpr double kByRegisters = 4.5, kByCopies = 2.5, kQueued = 0.8;
 
-  /// Cycles of the matrix units that multiply fragments, all of them at work, in seconds.
+  /// Cycles of the matrix units that multiply fragments, all of them at work, in seconds; of tiles
+  /// of at least `tile` rows and columns.
   static double ideal_seconds(const ContractionForm& form, const MatrixUnit& unit,
-                              const Target& target) {
+                              const Target& target, std::int64_t tile = 1) {
     constexpr double kClock = 1.5e9, kSchedulers = 4;
-    double products = 1.0 / (16 * 8 * 16);
-    for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
-      products *= static_cast<double>(group->extent.lower());
+    double products = static_cast<double>(form.batch.extent.lower()) *
+                      static_cast<double>(form.depth.extent.lower()) / (16 * 8 * 16);
+    for (const AxisGroup* group : {&form.rows, &form.columns})
+      products *= static_cast<double>(ceil_quotient(group->extent.lower(), tile) * tile);
     return products * unit.cycles / (kSchedulers * target.workers * kClock);
   }
 
@@ -262,8 +265,9 @@ private:
     if (!unit)
       return {};
     const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
+    constexpr std::int64_t kTile = 64;
     const double saved =
-        (kByRegisters - (queued ? kQueued : kByCopies)) * ideal_seconds(form, *unit, target);
+        (kByRegisters - (queued ? kQueued : kByCopies)) * ideal_seconds(form, *unit, target, kTile);
     std::vector<LayoutWish> wishes;
     for (const Side* side : {&form.left, &form.right}) {
       const auto memory = memory_of(region, form, *side);

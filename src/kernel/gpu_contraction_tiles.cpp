@@ -1,5 +1,6 @@
 #include "kernel/gpu_contraction_tiles.h"
 
+#include "kernel/contraction_layouts.h"
 #include "kernel/emit.h"
 #include "kernel/gpu_contraction_side.h"
 #include "kernel/gpu_fma_time.h"
@@ -132,6 +133,21 @@ constexpr std::int64_t kMostMadeBlocks = 4;
 /// What shares of the depth cost where blocks wait for each other, in products of one core:
 /// waiting, some microseconds, and an element that is stored and read, 8 bytes.
 constexpr double kBarrier = 1e7, kSplitBarrier = 2.5e7, kAddedShare = 640;
+
+/// Times as long as by asynchronous copies, where a side comes element by element, by registers,
+/// and might come in boxes to queued products: 667 x 10375 by 10375 x 157 on an H200.
+constexpr double kByElements = 3;
+
+/// Whether a side of two-byte elements, not of windows, is a copy of memory of which no two
+/// neighbours lie in one piece that can be copied without registers.
+bool comes_by_elements(const Region& region, const ContractionForm& form) {
+  const auto narrow = [&](const Side& side, const AxisGroup& group) {
+    const AxisGroup& along = side.order == Side::Order::Depth ? form.depth : group;
+    return side.order != Side::Order::Neither && factor_of(region, form, side).is_load &&
+           !is_windows(region, form, side) && widest_piece(region, form, side, along) == 1;
+  };
+  return narrow(form.left, form.rows) || narrow(form.right, form.columns);
+}
 
 /// Steps that pass before the first and after the last product; sets that take turns fill the ring
 /// for each other.
@@ -532,10 +548,11 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
     const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
     if (queued && form.columns.slices == 1)
       add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
+    const bool by_elements = !choices.empty() && comes_by_elements(region, form);
     if (p.is_made())
       add_made(kMmaOffers, queued ? 1.4 : 1.0);
     else
-      add(kMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
+      add(kMmaOffers, GpuUnit::Mma, (queued ? 1.4 : 1.0) * (by_elements ? kByElements : 1.0));
     if (form.columns.slices > 1)
       add(offers_of_slices(form, GpuUnit::Mma), GpuUnit::Mma, queued ? 1.4 : 1.0);
   }

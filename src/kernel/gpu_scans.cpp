@@ -541,11 +541,14 @@ private:
   /// again.
   static std::int64_t together(const Region& region, std::int64_t rows, std::int64_t piece,
                                const Target& target) {
+    const std::int64_t bytes = std::max<std::int64_t>(input_bytes(region, rows * piece), 1);
+    return std::clamp<std::int64_t>(target.l2_bytes / 3 / bytes, 1, 1 << 20);
+  }
+  static std::int64_t input_bytes(const Region& region, std::int64_t points) {
     std::int64_t bytes = 0;
     for (const Operand& o : region.operands)
       bytes += o.role == Role::Tensor ? std::int64_t(size_of(o.dtype)) : 0;
-    return std::clamp<std::int64_t>(
-        target.l2_bytes / 3 / std::max<std::int64_t>(rows * piece * bytes, 1), 1, 1 << 20);
+    return points * bytes;
   }
 
   static std::vector<Schedule> along(const Region& region, const ScanForm& form,
@@ -568,6 +571,7 @@ private:
       }
       out.push_back(std::move(s));
     };
+    constexpr std::int64_t kManyPieces = 512;
     // What is cut follows from the region alone, so that results do not depend on the machine. How
     // many pieces are done together does not change them.
     if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
@@ -580,7 +584,12 @@ private:
         out.back().knobs["lanes"] = lanes * wider;
         out.back().knobs["onepass"] = 1;
       };
-      if (length / (1024 * lanes) <= 512)
+      // What a second cache holds is read again sooner than totals are waited for: on an H200,
+      // cumsum of 4551376 f32 takes 0.016 ms so and 0.026 ms in one pass.
+      constexpr std::int64_t kReadAgain = 24 << 20;
+      if (form.commutes && input_bytes(region, rows * length) <= kReadAgain)
+        offer(256, 256, 4, length >= kManyPieces * 1024 * lanes ? 2 : 1, 0);
+      if (length / (1024 * lanes) <= kManyPieces)
         in_one_pass(256, 4, 1);
       in_one_pass(256, 4, 2);
       in_one_pass(512, 2, 1);

@@ -307,7 +307,8 @@ public:
     const std::int64_t elements = about(form->bins) * about(form->column_count);
     // A table of all elements is worth while where their number is not much above the updates'.
     const std::int64_t most = std::max<std::int64_t>(8 * points, 1 << 16);
-    const bool integers = refused_integers(*form, target).empty() && elements <= most;
+    const bool cached = elements <= target.l2_bytes / 24;
+    const bool integers = refused_integers(*form, target).empty() && (elements <= most || cached);
     // Comparisons of updates by a warp, 32 at a time.
     const std::int64_t comparisons = updates * updates * ((columns + 31) / 32);
     const double few = kFewLeast + double(comparisons) * kComparison;
@@ -326,7 +327,6 @@ public:
                                     "threads", {512, 1024, 256}));
     if (integers) {
       // With the integers that stand for them, elements are in a cache, or all ways miss it.
-      const bool cached = elements <= target.l2_bytes / 24;
       const double own = times.integers(form->index_by_update, *form->monoid);
       ways.add(cached ? own : std::max(own, times.sorted()),
                offers(kIntegers, {{"threads", 256}}, "together", {4, 8, 2}));

@@ -418,11 +418,15 @@ public:
     constexpr std::int64_t kLeastBytes = 32 << 10; // of a share
     if (!split_refused(t, f).empty())
       return 1;
+    // Where accesses are narrow, more of them must be under way at once.
+    const std::int64_t widest = kWidestAccess / std::int64_t(size_of(matrix_type(region, f))),
+                       narrow = std::max<std::int64_t>(widest / t.lanes, 1);
     const std::int64_t pieces = ceil_quotient(usual_size(f.depth.extent), t.piece()),
-                       workers = std::max<std::int64_t>(1, target.workers);
+                       workers = std::max<std::int64_t>(1, target.workers) *
+                                 std::min<std::int64_t>(narrow, 4);
     const std::int64_t most =
-        std::min({workers / blocks_of(t, f), bytes_of_block(t, region, f) / kLeastBytes, pieces,
-                  std::int64_t(kMostShares)});
+        std::min({workers / blocks_of(t, f), narrow * bytes_of_block(t, region, f) / kLeastBytes,
+                  pieces, std::int64_t(kMostShares)});
     // As many as there are of equal length.
     return most < 2 ? 1 : ceil_quotient(pieces, ceil_quotient(pieces, most));
   }
