@@ -247,6 +247,18 @@ TEST(Scans, OfLinearMapsShareAContiguousRowOut) {
   }
 }
 
+/// What a second cache holds is read twice, of what it does not hold every element once.
+TEST(Scans, OfLongRowsAreInOnePassWhereMemoryIsReadAgain) {
+  const Target gpu = testing::test_gpu();
+  for (const std::int64_t length : {1 << 20, 1 << 22, 1 << 25}) {
+    Graph g;
+    g.outputs = {g.scan(Op::ScanSum, g.input("x", DType::F32, {length}), 0)};
+    const Schedule s = generator_of(gpu).space(testing::regions_of(g, gpu).at(0), gpu).at(0);
+    EXPECT_EQ(s.knob("onepass", 0), length > 1 << 22) << to_string(s);
+    EXPECT_GT(s.knob("piece", 0), 0) << to_string(s);
+  }
+}
+
 TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
   const Target target = testing::test_gpu();
   const kernel::Generator& generator = generator_of(target);

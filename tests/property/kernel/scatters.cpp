@@ -1,6 +1,7 @@
 // Scatters of random shapes, axes, dtypes and monoids: counters of each worker or thread, and
 // sorted updates, agree with the reference on both targets and have the same bits for any number of
 // workers.
+#include "backend/cuda/target.h"
 #include "compiler/join_scatters.h"
 #include "egret/functional.h"
 #include "egret/graph.h"
@@ -284,6 +285,17 @@ Graph added(DType type, const Shape& data, std::int64_t updates, Op op = Op::Sca
   g.outputs = {g.scatter(op, g.input("data", type, data), g.input("index", DType::I32, {updates}),
                          g.input("updates", type, rows), 0)};
   return g;
+}
+
+/// As many integers as elements are less than a sort of the updates where a cache holds them.
+TEST(Scatters, OfAGpuTakeMaximaOfFewUpdatesByIntegers) {
+  constexpr int kIntegers = 6;
+  const Target gpu = backend::cuda::known_target(90);
+  const Graph g = added(DType::F32, {402385}, 16384, Op::ScatterMax);
+  const auto space =
+      testing::generator_named("gpu_scatter", gpu).space(testing::regions_of(g, gpu).at(0), gpu);
+  ASSERT_FALSE(space.empty());
+  EXPECT_EQ(space[0].knob("way", 0), kIntegers) << to_string(space[0]);
 }
 
 /// Sums in fixed point are nearer to the true ones than sums in f32, whatever else is added

@@ -439,6 +439,12 @@ TEST(GpuContraction, SharesOfTheDepthAreAddedInOrder) {
     check(busy(sizes("mk", "nk", "mn", 37, 44, 100), DType::BF16),
           kMma + " staged=1 @split_reduce=4", workers);
   }
+  // So many that they are not loaded at once, in even groups or not, by several sets of warps.
+  for (const int shares : {8, 11}) {
+    const std::string split = " @split_reduce=" + std::to_string(shares);
+    check(plain(sizes("mk", "kn", "mn", 20, 33, 300), DType::F32), kFma + split);
+    check(plain(sizes("mk", "nk", "mn", 20, 40, 1200), DType::BF16), kMma + " staged=1" + split);
+  }
   // More shares than steps.
   check(plain(sizes("mk", "kn", "mn", 20, 33, 9), DType::F32), kFma + " @split_reduce=4");
 }
@@ -641,6 +647,19 @@ TEST(GpuContraction, SpaceIsForTheTarget) {
   ASSERT_FALSE(ampere.empty());
   EXPECT_EQ(hopper[0].mma, "wgmma");
   EXPECT_EQ(ampere[0].mma, "m16n8k16");
+  // Rows that are not aligned come element by element; with room at their ends, in boxes.
+  const auto with_room = [&](std::int64_t room) {
+    return built_region([&](Graph& g) {
+      const Einsum e = sizes("mk", "nk", "mn", 667, 157, 10375);
+      const auto side = [&](const char* name, std::int64_t rows) {
+        const NodeId all = g.input(name, DType::BF16, {Expr(rows), Expr(10375 + room)});
+        return g.shrink(all, {Expr(0), Expr(0)}, {Expr(rows), Expr(10375)});
+      };
+      return std::vector{testing::einsum(g, side("a", 667), side("b", 157), e)};
+    });
+  };
+  EXPECT_EQ(kernel::gpu_contraction_generator().space(with_room(0), gpu()).at(0).mma, "m16n8k16");
+  EXPECT_EQ(kernel::gpu_contraction_generator().space(with_room(1), gpu()).at(0).mma, "wgmma");
   // f32 stays as exact as f32.
   const auto f32 = plain(sizes("mk", "kn", "mn", 2048, 2048, 2048), DType::F32);
   for (const auto& s : kernel::gpu_contraction_generator().space(f32, gpu(90)))
@@ -730,6 +749,11 @@ TEST(GpuSkinny, BlocksShareTheDepthOfFewColumns) {
   for (const kernel::Schedule& s : kernel::gpu_skinny_generator().space(
            plain(sizes("mk", "nk", "mn", 1, 65536, 512), DType::F16), gpu()))
     EXPECT_EQ(s.split_reduce, 1) << to_string(s);
+  // Threads that read element by element have more blocks.
+  const auto narrow = kernel::gpu_skinny_generator().space(
+      plain(sizes("mk", "kn", "mn", 51, 3, 26791), DType::BF16), gpu());
+  ASSERT_FALSE(narrow.empty());
+  EXPECT_GT(narrow[0].split_reduce, 4) << to_string(narrow[0]);
   for (const std::int64_t shares : {2, 3, 7}) { // some of which have nothing to add
     check_skinny(plain(sizes("mk", "kn", "mn", 4, 40, 700), DType::F32), 2, shares);
     check_skinny(plain(sizes("mk", "nk", "mn", 3, 9, 700), DType::BF16), 2, shares);
