@@ -56,8 +56,9 @@ protected:
   std::string address(const kernel::Slot& slot) const;
   /// Constants d0, d1 ... from the parameters.
   std::string dims_text() const;
+  /// Mentions all parameters, so that no compiler warns of what no kernel reads.
+  std::string uses_text() const;
   /// Returns NAME_BAD_SIZE where a size is none that the plan is for; begins with dims_text().
-  std::string uses_text() const; ///< so that no compiler warns of what no kernel reads
   std::string guards_text() const;
   /// An expression over the dims of a launch's kernel, over those of the plan.
   Expr by_plan_dims(const Expr& e, const kernel::KernelProgram& program,

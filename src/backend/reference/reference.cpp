@@ -33,7 +33,10 @@ private:
   /// Counts readers and finds what need not be stored: an elementwise node or a view that is read
   /// once, by an elementwise node or a reduction, is computed as that goes along; so is a view that
   /// such a view reads. A product of matrices is a sum of products of views: it stores its result.
+  /// What is computed along is at most so many nodes deep.
   void plan(std::span<const ir::NodeId> targets) {
+    constexpr int kDeepest = 64;
+    std::vector<int> depth(graph_.size(), 0);
     readers_.assign(graph_.size(), 0);
     within_reader_.assign(graph_.size(), false);
     std::vector<ir::NodeId> reader(graph_.size(), 0);
@@ -46,12 +49,13 @@ private:
     for (ir::NodeId id = static_cast<ir::NodeId>(graph_.size()); id-- > 0;) {
       if (readers_[id] == 0)
         continue;
-      if (readers_[id] == 1 && !stored[id]) {
-        const ir::NodeId by = reader[id];
+      if (const ir::NodeId by = reader[id];
+          readers_[id] == 1 && !stored[id] && depth[by] < kDeepest) {
         const Op op = graph_[id].op, reading = graph_[by].op;
         within_reader_[id] = is_elementwise(reading) || info_of(reading).cls == OpClass::Reduce
                                  ? is_view(op) || is_elementwise(op)
                                  : is_view(op) && is_view(reading) && within_reader_[by];
+        depth[id] = within_reader_[id] ? depth[by] + 1 : 0;
       }
       for (ir::NodeId operand : graph_[id].inputs) {
         ++readers_[operand];

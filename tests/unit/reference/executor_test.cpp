@@ -37,6 +37,21 @@ TEST(Reference, MatmulIsExpandMultiplySum) {
     EXPECT_NEAR(got[i], 11 + i, 2e-6);
 }
 
+/// What need not be stored is computed along with its reader, however many readers follow.
+TEST(Reference, ChainsMayBeLong) {
+  Graph g;
+  const NodeId x = g.input("x", DType::I64, {2, 3});
+  const NodeId one = g.expand(g.reshape(g.constant(DType::I64, 1), {1, 1}), {3, 2});
+  NodeId sum = g.permute(x, {1, 0}), moved = sum;
+  for (int i = 0; i < 50001; ++i) {
+    sum = g.binary(Op::Add, sum, one);
+    moved = g.flip(moved, {i % 2});
+  }
+  const HostArray values(DType::I64, {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(values_of(g, sum, {values}), (List{50002, 50005, 50003, 50006, 50004, 50007}));
+  EXPECT_EQ(values_of(g, g.binary(Op::Mul, moved, one), {values}), (List{3, 6, 2, 5, 1, 4}));
+}
+
 TEST(Reference, EveryNodeIsRoundedOnceToItsDtype) {
   Graph g;
   NodeId third = g.binary(Op::Div, g.constant(DType::BF16, 1), g.constant(DType::BF16, 3));
