@@ -1,3 +1,4 @@
+// Graphs as their tests record them.
 #pragma once
 
 #include "egret/graph.h"

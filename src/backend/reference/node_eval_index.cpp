@@ -95,17 +95,17 @@ void eval_movement(const ir::Node& node, Operands operands, const Bindings& bind
     const Dims before = bindings.values_of(node.attrs.before);
     for (std::size_t i = 0; i < before.size(); ++i)
       start += before[i] * to.strides[i];
-    for_each_place(from.dims(), {start}, {to.strides},
-                   [&](std::int64_t number, const std::vector<std::int64_t>& places) {
-                     result.set(places[0], from.at(number));
-                   });
+    for_each_position(from.dims(), {start}, {to.strides},
+                      [&](std::int64_t number, const std::vector<std::int64_t>& positions) {
+                        result.set(positions[0], from.at(number));
+                      });
     return;
   }
   const ArrayView view = moved(node, whole(from), bindings, result.dims());
-  for_each_place(result.dims(), {view.start}, {view.strides},
-                 [&](std::int64_t number, const std::vector<std::int64_t>& places) {
-                   result.set(number, from.at(places[0]));
-                 });
+  for_each_position(result.dims(), {view.start}, {view.strides},
+                    [&](std::int64_t number, const std::vector<std::int64_t>& positions) {
+                      result.set(number, from.at(positions[0]));
+                    });
 }
 
 } // namespace egret::backend::reference

@@ -65,12 +65,12 @@ int Terms::add(const ir::Node& node, DType operand, const std::vector<int>& args
   return static_cast<int>(steps_.size()) - 1;
 }
 
-const Estimate& Terms::at(const std::vector<std::int64_t>& places) {
+const Estimate& Terms::at(const std::vector<std::int64_t>& positions) {
   static const Estimate none;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     const Step& step = steps_[s];
     if (step.cells) {
-      values_[s] = step.cells->at(places[step.view]);
+      values_[s] = step.cells->at(positions[step.view]);
       continue;
     }
     const auto arg = [&](std::size_t i) -> const Estimate& {

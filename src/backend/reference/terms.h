@@ -23,21 +23,21 @@ bool is_view(Op op);
 /// What such a node of shape `dims` makes of a view of its operand.
 ArrayView moved(const ir::Node& node, ArrayView from, const Bindings& bindings, const Dims& dims);
 
-/// Calls visit(number, places) for every element of an array in row-major order; `places` are those
-/// that `strides`, one for each place and dim, lead to from `start`.
+/// Calls visit(number, positions) for every element of an array in row-major order; `positions` are
+/// those that `strides`, one for each place and dim, lead to from `start`.
 template <class Visit>
-void for_each_place(const Dims& dims, const std::vector<std::int64_t>& start,
-                    const std::vector<Dims>& strides, Visit&& visit) {
+void for_each_position(const Dims& dims, const std::vector<std::int64_t>& start,
+                       const std::vector<Dims>& strides, Visit&& visit) {
   const std::int64_t count = element_count(dims);
   Dims point(dims.size(), 0);
-  std::vector<std::int64_t> places = start;
+  std::vector<std::int64_t> positions = start;
   for (std::int64_t number = 0; number < count; ++number) {
-    visit(number, static_cast<const std::vector<std::int64_t>&>(places));
+    visit(number, static_cast<const std::vector<std::int64_t>&>(positions));
     for (std::size_t i = dims.size(); i-- > 0;) {
       const bool last = ++point[i] == dims[i];
       const std::int64_t by = last ? 1 - dims[i] : 1;
-      for (std::size_t p = 0; p < places.size(); ++p)
-        places[p] += by * strides[p][i];
+      for (std::size_t p = 0; p < positions.size(); ++p)
+        positions[p] += by * strides[p][i];
       if (!last)
         break;
       point[i] = 0;
@@ -62,10 +62,10 @@ public:
   void each(const Dims& strides, Visit&& visit) {
     start_.push_back(0);
     strides_.push_back(strides);
-    for_each_place(dims_, start_, strides_,
-                   [&](std::int64_t number, const std::vector<std::int64_t>& places) {
-                     visit(number, places.back(), at(places));
-                   });
+    for_each_position(dims_, start_, strides_,
+                      [&](std::int64_t number, const std::vector<std::int64_t>& positions) {
+                        visit(number, positions.back(), at(positions));
+                      });
     start_.pop_back();
     strides_.pop_back();
   }
@@ -81,7 +81,7 @@ private:
     std::size_t arity = 0;
   };
 
-  const Estimate& at(const std::vector<std::int64_t>& places);
+  const Estimate& at(const std::vector<std::int64_t>& positions);
 
   Dims dims_;
   bool with_errors_;
