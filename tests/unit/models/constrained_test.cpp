@@ -116,18 +116,25 @@ TEST_F(Constrained, TextsTogetherAreThoseAlone) {
 }
 
 TEST_F(Constrained, AVocabularyThatCannotWriteTheGrammarIsAnError) {
-  const Tokenizer letters = Tokenizer::parse(
-      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]},"decoder":{"type":"Fuse"}})");
-  GenerateOptions o{.max_new = 5};
-  o.grammar =
-      std::make_shared<const TokenGrammar>(Grammar::parse("root ::= \"aé\""), TokenTexts(letters));
-  try {
-    (void)model_->generate(std::vector<int>{9, 8}, o);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::Value);
-    EXPECT_NE(std::string(error.what()).find("no token of the vocabulary"), std::string::npos);
-  }
+  const auto message_of = [&](const char* vocabulary, const char* grammar) {
+    const Tokenizer tokens =
+        Tokenizer::parse(R"({"model":{"type":"BPE","vocab":)" + std::string(vocabulary) +
+                         R"(,"merges":[]},"decoder":{"type":"Fuse"}})");
+    try {
+      GenerateOptions o{.max_new = 5};
+      o.grammar = std::make_shared<const TokenGrammar>(Grammar::parse(grammar), TokenTexts(tokens));
+      (void)model_->generate(std::vector<int>{9, 8}, o);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Value);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message_of(R"({"a":0,"b":1})", "root ::= \"aé\""),
+            "grammar: the tokens of the vocabulary cannot write any text of it");
+  // Only a longer token has the byte.
+  EXPECT_NE(message_of(R"({"a":0,"ab":1})", "root ::= \"b\"").find("no token of the vocabulary"),
+            std::string::npos);
 }
 
 TEST_F(Constrained, LookupWritesTheSameTokens) {
