@@ -258,7 +258,7 @@ private:
   }
 
   /// Sides of 16 bits whose rows are no multiples of 16 bytes come element by element through
-  /// registers. With room at the ends of rows they come in pieces of that.
+  /// registers. With room at the ends of rows they come in whole vectors.
   static std::vector<LayoutWish> aligned_rows(const Region& region, const ContractionForm& form,
                                               const Target& target) {
     const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);

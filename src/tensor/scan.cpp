@@ -87,6 +87,7 @@ ScanResult scan(const Step& step, const Tensors& state, const Tensors& xs,
     return result;
   }
   std::vector<Tensors> outputs; // by output and step
+  Tensors first;                // of the first step
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t t = options.reverse ? length - 1 - i : i;
     Tensors x;
@@ -94,12 +95,11 @@ ScanResult scan(const Step& step, const Tensors& state, const Tensors& xs,
       x.push_back(all.select(0, t));
     ScanStep made = step(result.state, x);
     require_same(made.state, state, "state", t);
-    Tensors first;
-    for (const Tensors& of_steps : outputs)
-      first.push_back(of_steps.front());
-    if (i > 0)
-      require_same(made.outputs, first, "output", t);
-    outputs.resize(made.outputs.size());
+    if (i == 0) {
+      first = made.outputs;
+      outputs.resize(first.size());
+    }
+    require_same(made.outputs, first, "output", t);
     for (std::size_t o = 0; o < outputs.size(); ++o)
       outputs[o].push_back(made.outputs[o]);
     result.state = std::move(made.state);

@@ -114,9 +114,9 @@ struct ScanOptions {
 /// the first one, and outputs of the same shapes and dtypes. `step` runs once for each t, or once
 /// where there is none, to see what outputs there would be. Gradients go through state, outputs and
 /// whatever else `step` reads. Within a compiled function products of `xs` alone become one of all
-/// steps, linear recurrences one kernel, and other steps are launched as chains. Error(Shape) for
-/// lengths that differ or are symbolic, or where shapes change from step to step; Error(DType)
-/// where dtypes do; Error(Value) without `step`, or without `xs` and `length`.
+/// steps, linear recurrences one kernel, and other steps, on a GPU, chains of launches.
+/// Error(Shape) for lengths that differ or are symbolic, or where shapes change from step to step;
+/// Error(DType) where dtypes do; Error(Value) without `step`, or without `xs` and `length`.
 ScanResult scan(const std::function<ScanStep(const std::vector<Tensor>& state,
                                              const std::vector<Tensor>& x)>& step,
                 const std::vector<Tensor>& state, const std::vector<Tensor>& xs,

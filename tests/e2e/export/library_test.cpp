@@ -34,7 +34,15 @@ std::string error_of(const F& act) {
   return "no error";
 }
 
-class Export : public test::ExportedLibraries {};
+class Export : public test::ExportedLibraries {
+protected:
+  /// Exports the graph of a text, which is in g.txt then, by the command.
+  void export_text(const char* library, const std::string& text) {
+    test::write_file(folder_ / "g.txt", text);
+    const Ran ran = egret_command("compile --export " + path(library) + " " + path("g.txt"));
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  }
+};
 
 TEST_F(Export, WeightsThatAreCapturedArePartOfIt) {
   Generator generator(1);
@@ -231,16 +239,14 @@ TEST_F(Export, MistakesAreToldByName) {
 
 // Inputs may be named as what the library's header declares, and as words of C.
 TEST_F(Export, AGraphIsExportedByTheCommand) {
-  test::write_file(folder_ / "g.txt", "%x: bf16[4,6] = input \"scaled_OK\"\n"
-                                      "%n: f32[] = input \"while\" by_value\n"
-                                      "%c: f32[4,6] = cast(%x)\n"
-                                      "%s: f32[4] = sum(%c) axes=[1]\n"
-                                      "%r: f32[1] = reshape(%n)\n"
-                                      "%e: f32[4] = expand(%r)\n"
-                                      "%y: f32[4] = mul(%s, %e)\n"
-                                      "outputs %y\n");
-  const Ran ran = egret_command("compile --export " + path("scaled.c") + " " + path("g.txt"));
-  ASSERT_EQ(ran.code, 0) << ran.err;
+  ASSERT_NO_FATAL_FAILURE(export_text("scaled.c", "%x: bf16[4,6] = input \"scaled_OK\"\n"
+                                                  "%n: f32[] = input \"while\" by_value\n"
+                                                  "%c: f32[4,6] = cast(%x)\n"
+                                                  "%s: f32[4] = sum(%c) axes=[1]\n"
+                                                  "%r: f32[1] = reshape(%n)\n"
+                                                  "%e: f32[4] = expand(%r)\n"
+                                                  "%y: f32[4] = mul(%s, %e)\n"
+                                                  "outputs %y\n"));
   test::write_file(folder_ / "main.c", R"(#include "scaled.h"
 int main(void) {
   uint16_t x[24];
@@ -267,19 +273,17 @@ int main(void) {
 
 // Sums of bools and of comparisons of narrow numbers as wide integers.
 TEST_F(Export, CountsAreRightHoweverMuchTheCompilerOptimizes) {
-  test::write_file(folder_ / "g.txt", "%x: i8[64] = input \"x\"\n"
-                                      "%y: i8[64] = input \"y\"\n"
-                                      "%b: bool[64] = input \"b\"\n"
-                                      "%l: bool[64] = lt(%x, %y)\n"
-                                      "%i: i64[64] = cast(%l)\n"
-                                      "%n: i64[] = sum(%i) axes=[0]\n"
-                                      "%j: i64[64] = cast(%b)\n"
-                                      "%m: i64[] = sum(%j) axes=[0]\n"
-                                      "%k: i32[64] = cast(%l)\n"
-                                      "%p: i32[] = sum(%k) axes=[0]\n"
-                                      "outputs %n, %m, %p\n");
-  const Ran ran = egret_command("compile --export " + path("counts.c") + " " + path("g.txt"));
-  ASSERT_EQ(ran.code, 0) << ran.err;
+  ASSERT_NO_FATAL_FAILURE(export_text("counts.c", "%x: i8[64] = input \"x\"\n"
+                                                  "%y: i8[64] = input \"y\"\n"
+                                                  "%b: bool[64] = input \"b\"\n"
+                                                  "%l: bool[64] = lt(%x, %y)\n"
+                                                  "%i: i64[64] = cast(%l)\n"
+                                                  "%n: i64[] = sum(%i) axes=[0]\n"
+                                                  "%j: i64[64] = cast(%b)\n"
+                                                  "%m: i64[] = sum(%j) axes=[0]\n"
+                                                  "%k: i32[64] = cast(%l)\n"
+                                                  "%p: i32[] = sum(%k) axes=[0]\n"
+                                                  "outputs %n, %m, %p\n"));
   test::write_file(folder_ / "main.c", R"(#include "counts.h"
 int main(void) {
   int8_t x[64], y[64];
@@ -300,18 +304,16 @@ int main(void) {
 }
 
 TEST_F(Export, WhatNothingIsMadeOfMayBeAnInput) {
-  test::write_file(folder_ / "g.txt", "dim n in 0..9\n"
-                                      "dim m in 1..9\n"
-                                      "%x: f32[n,m] = input \"x\"\n"
-                                      "%u: i64[7] = input \"u\"\n"
-                                      "%e: f32[0,4] = input \"e\"\n"
-                                      "%s: bool[] = input \"s\" by_value\n"
-                                      "%r: f32[n*m] = reshape(%x)\n"
-                                      "%y: f32[n*m] = exp(%r)\n"
-                                      "%t: f32[4] = sum(%e) axes=[0]\n"
-                                      "outputs %y, %y, %t, %u\n");
-  const Ran ran = egret_command("compile --export " + path("few.c") + " " + path("g.txt"));
-  ASSERT_EQ(ran.code, 0) << ran.err;
+  ASSERT_NO_FATAL_FAILURE(export_text("few.c", "dim n in 0..9\n"
+                                               "dim m in 1..9\n"
+                                               "%x: f32[n,m] = input \"x\"\n"
+                                               "%u: i64[7] = input \"u\"\n"
+                                               "%e: f32[0,4] = input \"e\"\n"
+                                               "%s: bool[] = input \"s\" by_value\n"
+                                               "%r: f32[n*m] = reshape(%x)\n"
+                                               "%y: f32[n*m] = exp(%r)\n"
+                                               "%t: f32[4] = sum(%e) axes=[0]\n"
+                                               "outputs %y, %y, %t, %u\n"));
   test::write_file(folder_ / "main.c", R"(#include "few.h"
 int main(void) {
   float x[2] = {0, 0}, y[2], z[2], t[4] = {1, 1, 1, 1};

@@ -43,12 +43,13 @@ struct Program {
 /// code is made for its text.
 template <class F>
 auto on_the_reference(F make) {
-  runtime::Runtime& runtime = runtime::Runtime::instance();
-  const runtime::Engine before = runtime.engine();
-  runtime.use(runtime::Engine::Reference);
-  auto made = make();
-  runtime.use(before);
-  return made;
+  struct Guard {
+    runtime::Runtime& runtime = runtime::Runtime::instance();
+    runtime::Engine before = runtime.engine();
+    Guard() { runtime.use(runtime::Engine::Reference); }
+    ~Guard() { runtime.use(before); }
+  } guard;
+  return make();
 }
 
 /// Of all workloads, each once: many differ in their sizes only.

@@ -244,7 +244,7 @@ TEST(LayoutChange, RowsOf16BitsGetRoomForWholeVectorsWhereThatPays) {
   EXPECT_EQ(expected(4095, 4095, 4096, DType::F16), "[n0,n1:4096] ");
   EXPECT_EQ(expected(4095, 4096, 4096, DType::BF16), "");
   EXPECT_EQ(expected(63, 63, 63, DType::BF16), "") << "copies would take longer";
-  EXPECT_EQ(expected(4095, 4095, 4095, DType::F32), "") << "they are copied in pieces of 4 bytes";
+  EXPECT_EQ(expected(4095, 4095, 4095, DType::F32), "") << "they are copied by 4 bytes";
   // The same values, from inputs and from what the program computes.
   target.workers = 1;
   for (kernel::MatrixUnit& unit : target.units)

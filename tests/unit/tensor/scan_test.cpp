@@ -111,7 +111,7 @@ TEST(Scan, ACompiledLoopMultipliesItsInputsOnceAndRollsWhatIsLinear) {
   auto compiled = compile(linear);
   expect_close(compiled(x), linear(x));
   EXPECT_NE(compiled.explain().find("scan_linear_scan"), std::string::npos) << compiled.explain();
-  EXPECT_EQ(compiled.explain().find("16 x "), std::string::npos) << compiled.explain();
+  EXPECT_NE(compiled.explain().find(" 2 kernels"), std::string::npos) << compiled.explain();
 }
 
 } // namespace
