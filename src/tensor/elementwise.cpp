@@ -98,14 +98,14 @@ Tensor calculus(Op op, const Tensor& a, const char* who) {
 }
 
 // x / y rounded down. The rounded quotient may be the integer above the exact one, so the remainder
-// is taken off first; what is left is a multiple of y.
+// is taken off first; what is left is a multiple of y. A zero keeps the sign of x / y.
 Tensor wide_floor_divide(const Tensor& a, const Tensor& b) {
   const Tensor x = stopped(widened(a)), y = stopped(widened(b));
   const Tensor size = abs(x), step = abs(y), rest = mod(size, step);
   const Tensor whole = round((size - rest) / step);
   const Tensor down = neg(whole + where(rest > 0, number(x, 1), number(x, 0)));
   const Tensor quotient = where((x < 0) == (y < 0), whole, down);
-  return converted_own(where(y == 0, x / y, quotient), a.dtype());
+  return converted_own(where((y == 0) | (x == 0), x / y, quotient), a.dtype());
 }
 
 // Of integers, by squaring; n, a number of any size, counts as unsigned.

@@ -170,6 +170,10 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
             deviation =
                 std::max(deviation, distance(wide, exact(as.at[i], bs.at[j], cs.at[k]), centre));
   }
+  // Between the ends there are both zeros, whose bits are the furthest from those of small numbers.
+  if (bits && is_float(operand) && a.error > 0 && std::fabs(a.value.f) <= a.error)
+    for (const double zero : {0.0, -0.0})
+      deviation = std::max(deviation, distance(wide, exact({.f = zero}, {}, {}), centre));
   // Not monotone, so that the ends say little; their slope is at most 1.
   if (op == Op::Sin || op == Op::Cos)
     deviation = std::max(deviation, std::min(2.0, a.error));

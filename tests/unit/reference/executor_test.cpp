@@ -208,5 +208,15 @@ TEST(Reference, APowerOfANegativeNumberIsInDoubtWhereItsExponentMayBeAnInteger) 
   EXPECT_LT(error(3, 2.5, 0.75), kInf);
 }
 
+TEST(Reference, BitsOfANumberThatMayBeEitherZeroAreInDoubt) {
+  const auto error = [](double value, double in_doubt) {
+    return apply(Op::Bitcast, DType::I64, DType::F64, {{.f = value}, in_doubt}).error;
+  };
+  EXPECT_GE(error(0, 1e-300), 0x1p63); // as far as the bits of -0
+  EXPECT_GE(error(1e-310, 1e-300), 0x1p63);
+  EXPECT_LT(error(1, 1e-3), 0x1p53);
+  EXPECT_EQ(error(0, 0), 0);
+}
+
 } // namespace
 } // namespace egret

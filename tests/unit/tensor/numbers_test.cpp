@@ -110,6 +110,8 @@ TEST(FloorDivide, OfFloatsIsTheFloorOfTheExactQuotient) {
             (Floats{9, 59, -1, -1, 3, -4, -4, 3, 0, inf, -inf}));
   EXPECT_TRUE(std::isnan(floor_divide(tensor(Floats{inf}), 3.0).item()));
   EXPECT_TRUE(std::isnan(floor_divide(tensor({0.0}), 0.0).item()));
+  EXPECT_TRUE(std::signbit(floor_divide(tensor({-0.0}), 1.0).item()));
+  EXPECT_FALSE(std::signbit(floor_divide(tensor({-0.0}), -1.0).item()));
   EXPECT_EQ(floor_divide(tensor({1.0}).to(DType::BF16), 0.1).item(), 9);
 }
 
