@@ -639,6 +639,20 @@ void ProgramBuilder::wait_flags(int counter, const Expr& begin, const Expr& end,
   acquire({.id = IntrinsicId::WaitFlags, .memory = {{counter, begin}}, .indices = {end}}, body);
 }
 
+void ProgramBuilder::publish_word(int counter, const Expr& word, ValueId value) {
+  intrinsic(
+      {.id = IntrinsicId::PublishWord, .memory = {{counter, word * Expr(2)}}, .values = {value}});
+}
+
+ValueId ProgramBuilder::await_word(int counter, const Expr& word, std::vector<Guard> mask) {
+  const VarId found = variable({DType::U32, 1});
+  intrinsic({.id = IntrinsicId::AwaitWord,
+             .memory = {{counter, word * Expr(2)}},
+             .variables = {found},
+             .mask = std::move(mask)});
+  return read(found);
+}
+
 void ProgramBuilder::clear_flags(int counter, std::int64_t count, int arrivals) {
   intrinsic({.id = IntrinsicId::ClearFlags,
              .memory = {{counter, Expr(0)}, {arrivals, Expr(0)}},

@@ -113,6 +113,9 @@ public:
   void publish_flag(int counter, const Expr& place);
   void wait_flags(int counter, const Expr& begin, const Expr& end,
                   const std::function<void()>& body);
+  /// Word `word` is elements 2 * word and the next of a counter.
+  void publish_word(int counter, const Expr& word, ValueId value);
+  ValueId await_word(int counter, const Expr& word, std::vector<Guard> mask = {});
   void clear_flags(int counter, std::int64_t count, int arrivals);
   ValueId load_matrix(int buffer, const Expr& row, int matrices, bool transposed);
   ValueId matrix_multiply(DType element, ValueId a, ValueId b, ValueId c);

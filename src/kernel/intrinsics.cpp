@@ -76,6 +76,19 @@ std::string refused_without_residence(const KernelProgram& p, const Intrinsic&, 
                              "wait for each other to end";
 }
 
+std::string refused_word(const KernelProgram& p, const Intrinsic& use, const Type& type) {
+  if (use.memory[0].index.divisor() % 2 != 0)
+    return fmt::format("a word from element {} of {} on", use.memory[0].index.str(),
+                       buffer_of(p, use.memory[0]).name);
+  return refused_without_residence(p, use, type);
+}
+
+std::string refused_awaited(const KernelProgram& p, const Intrinsic& use, const Type& type) {
+  if (std::string why = refused_count(p, use, type); !why.empty())
+    return why;
+  return refused_word(p, use, type);
+}
+
 std::string refused_grid_barrier(const KernelProgram& p, const Intrinsic& use, const Type& type) {
   const std::int64_t blocks = use.number("blocks");
   if (blocks == 0)
@@ -331,6 +344,21 @@ std::vector<IntrinsicInfo> block_rows() {
        .body = true,
        .acquires = true,
        .refused = refused_without_residence},
+      {.id = IntrinsicId::PublishWord,
+       .name = "publish_word",
+       .doc = "shows other blocks 32 bits",
+       .requirement = Capability::CoResidentBlocks,
+       .memory = {{"word", kCounter, Effect::None, DType::U32}},
+       .values = {{"value", Type{DType::U32, 1}}},
+       .refused = refused_word},
+      {.id = IntrinsicId::AwaitWord,
+       .name = "await_word",
+       .doc = "waits for 32 bits that another block publishes",
+       .requirement = Capability::CoResidentBlocks,
+       .memory = {{"word", kCounter, Effect::None, DType::U32}},
+       .variables = Type{DType::U32, 1},
+       .masked = true,
+       .refused = refused_awaited},
       {.id = IntrinsicId::ClearFlags,
        .name = "clear_flags",
        .doc = "makes flags zero again behind the last block",

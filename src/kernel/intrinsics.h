@@ -49,6 +49,12 @@ enum class IntrinsicId : std::uint8_t {
                ///< is there for those who wait for element `flag`; once a launch
   WaitFlags,   ///< Acquire: body behind the publication of elements `begin` to `end` of a
                ///< counter. A barrier of the block; what a block waits for was begun before
+  PublishWord, ///< decoupled look-back in words: `value` is there for those who await `word`, two
+               ///< elements of a counter from an even one on: the value and its flag, in one
+               ///< access, so that neither side needs a fence; once a launch
+  AwaitWord,   ///< the variable (u32) = the value that is published as `word`, as soon as it is;
+               ///< 0 where the mask fails. Each thread waits for itself; whose word it is was begun
+               ///< before
   ClearFlags,  ///< each block comes here once, behind all that it waits for: the last one makes
                ///< the first `count` elements of `flags` zero again; `arrived` is a counter of
                ///< one element

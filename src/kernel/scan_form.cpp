@@ -239,6 +239,76 @@ void ScanStatesOf::store(const Buffers& to, const Expr& offset, const ScanStates
       store_state(b_, to[s][y], offset, states[s][y], mask);
 }
 
+namespace {
+
+bool is_wide(DType type) {
+  return size_of(type) > 4;
+}
+
+/// A value's bits, 32 at a time, the low ones first.
+std::vector<ValueId> words_of(ProgramBuilder& b, ValueId value) {
+  const DType type = b.type_of(value).dtype;
+  if (is_wide(type)) {
+    const ValueId bits = b.apply(Op::Bitcast, DType::U64, {value}),
+                  half = b.constant(Scalar::of(DType::U64, std::int64_t{32}));
+    return {b.cast(bits, DType::U32),
+            b.cast(b.apply(Op::Shr, DType::U64, {bits, half}), DType::U32)};
+  }
+  if (is_float(type))
+    value = b.cast(value, DType::F32);
+  return {size_of(type) == 4 || is_float(type) ? b.apply(Op::Bitcast, DType::U32, {value})
+                                               : b.cast(value, DType::U32)};
+}
+
+ValueId from_words(ProgramBuilder& b, const std::vector<ValueId>& words, DType type) {
+  if (is_wide(type)) {
+    const ValueId half = b.constant(Scalar::of(DType::U64, std::int64_t{32})),
+                  high = b.apply(Op::Shl, DType::U64, {b.cast(words[1], DType::U64), half});
+    return b.apply(Op::Bitcast, type,
+                   {b.apply(Op::Or, DType::U64, {high, b.cast(words[0], DType::U64)})});
+  }
+  if (is_float(type))
+    return b.cast(b.apply(Op::Bitcast, DType::F32, {words[0]}), type);
+  return size_of(type) == 4 ? b.apply(Op::Bitcast, type, {words[0]}) : b.cast(words[0], type);
+}
+
+} // namespace
+
+std::int64_t ScanStatesOf::words() {
+  std::int64_t count = 0;
+  each([&](Accumulator& a, std::size_t, std::size_t) {
+    for (const Type& t : a.types(1))
+      count += is_wide(t.dtype) ? 2 : 1;
+    return State{};
+  });
+  return count;
+}
+
+void ScanStatesOf::publish(int counter, const Expr& number, const ScanStates& states) {
+  Expr word = number * Expr(words());
+  for (const auto& of_scan : states)
+    for (const State& state : of_scan)
+      for (const ValueId part : state)
+        for (const ValueId bits : words_of(b_, part)) {
+          b_.publish_word(counter, word, bits);
+          word = word + Expr(1);
+        }
+}
+
+ScanStates ScanStatesOf::await(int counter, const Expr& number, const std::vector<Guard>& mask) {
+  Expr word = number * Expr(words());
+  return each([&](Accumulator& a, std::size_t, std::size_t) {
+    State state;
+    for (const Type& t : a.types(1)) {
+      std::vector<ValueId> bits;
+      for (int i = 0; i < (is_wide(t.dtype) ? 2 : 1); ++i, word = word + Expr(1))
+        bits.push_back(b_.await_word(counter, word, mask));
+      state.push_back(from_words(b_, bits, t.dtype));
+    }
+    return a.where(mask, state);
+  });
+}
+
 Expr ScanPieces::begin(const Expr& piece) const {
   return piece * cut_.piece;
 }

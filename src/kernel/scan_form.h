@@ -106,6 +106,13 @@ public:
   void store(const Buffers& buffers, const Expr& offset, const ScanStates& states,
              const std::vector<Guard>& mask = {});
 
+  /// Words (IntrinsicId::PublishWord) that a state of one lane takes; state `number` has them from
+  /// number * words() on.
+  std::int64_t words();
+  void publish(int counter, const Expr& number, const ScanStates& states);
+  /// Identities where `mask` does not hold.
+  ScanStates await(int counter, const Expr& number, const std::vector<Guard>& mask);
+
 private:
   template <class F>
   ScanStates each(F f);

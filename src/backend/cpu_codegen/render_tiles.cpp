@@ -59,6 +59,8 @@ void Renderer::intrinsic(const Intrinsic& use) {
   case IntrinsicId::LastArriverOfGroup:
   case IntrinsicId::PublishFlag:
   case IntrinsicId::WaitFlags:
+  case IntrinsicId::PublishWord:
+  case IntrinsicId::AwaitWord:
   case IntrinsicId::ClearFlags:
   case IntrinsicId::CopyAsync:
   case IntrinsicId::StoreSwizzled:

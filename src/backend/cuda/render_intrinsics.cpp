@@ -44,6 +44,10 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     return plain("barrier.cluster.wait.acquire");
   case IntrinsicId::PublishFlag:
     return line("eg_post({});", counter(use.memory[0]));
+  case IntrinsicId::PublishWord:
+    return line("eg_publish_word({}, {});", counter(use.memory[0]), lane_of(use.values[0], 0));
+  case IntrinsicId::AwaitWord:
+    return await_word(use);
   case IntrinsicId::ClearFlags:
     return line("eg_clear_posts(b{}, {}, b{});", use.memory[0].buffer, use.number("count"),
                 use.memory[1].buffer);
@@ -125,6 +129,13 @@ void CudaRenderer::atomic_fetch_add(const Intrinsic& use) {
                                          index_.text(at.index), lane_of(use.values[0], 0));
   line("r{}_0 = {};", use.variables[0],
        held.empty() ? before : fmt::format("({}) ? {} : 0", held, before));
+}
+
+void CudaRenderer::await_word(const Intrinsic& use) {
+  const std::string held = index_.condition(use.mask);
+  const std::string found = fmt::format("eg_await_word({})", counter(use.memory[0]));
+  line("r{}_0 = {};", use.variables[0],
+       held.empty() ? found : fmt::format("({}) ? {} : 0", held, found));
 }
 
 void CudaRenderer::count_in_order(const Intrinsic& use) {

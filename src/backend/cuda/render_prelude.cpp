@@ -483,6 +483,20 @@ __device__ __forceinline__ void eg_await_posts(unsigned* c, int begin, int end) 
   __syncthreads();
 }
 )"},
+    // Value and flag in one access of 64 bits, which needs no order with any other.
+    {"eg_publish_word", R"(
+__device__ __forceinline__ void eg_publish_word(unsigned* c, unsigned v) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(c), "l"((unsigned long long)v << 32 | 1ull) : "memory");
+}
+)"},
+    {"eg_await_word", R"(
+__device__ __forceinline__ unsigned eg_await_word(const unsigned* c) {
+  unsigned long long w;
+  do asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(w) : "l"(c) : "memory");
+  while ((unsigned)w == 0);
+  return (unsigned)(w >> 32);
+}
+)"},
     // Behind it no block awaits a post.
     {"eg_clear_posts", R"(
 __device__ __forceinline__ void eg_clear_posts(unsigned* c, int count, unsigned* arrived) {

@@ -48,6 +48,7 @@ private:
   void enter_branch(const kernel::Block& body) override;
   void atomic_combine(const kernel::Intrinsic& use);
   void atomic_fetch_add(const kernel::Intrinsic& use);
+  void await_word(const kernel::Intrinsic& use);
   void count_in_order(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
 

@@ -68,15 +68,16 @@ bool GpuTurns::last(int block, int warp, std::int64_t key, std::int64_t arrivals
   return it->second;
 }
 
-void GpuTurns::post(int counter, std::int64_t place) {
-  ensure(posts_.insert({counter, place}).second, "element {} of counter {} is posted twice", place,
-         counter);
+void GpuTurns::post(int counter, std::int64_t place, Number value) {
+  ensure(posts_.insert({{counter, place}, value}).second,
+         "element {} of counter {} is posted twice", place, counter);
 }
 
 void GpuTurns::clear_posts(int block, int warp, int counter, std::int64_t count) {
   barrier(block, warp, 0, warps_);
   if (++cleared_[counter] == warps_ * static_cast<int>(blocks_.size()))
-    std::erase_if(posts_, [&](const auto& p) { return p.first == counter && p.second < count; });
+    std::erase_if(
+        posts_, [&](const auto& p) { return p.first.first == counter && p.first.second < count; });
 }
 
 std::int64_t GpuTurns::draw(int block, int loop, std::size_t n) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -35,10 +34,11 @@ public:
   /// Whether the block is the last of `arrivals` with this key. A barrier of the block, or with a
   /// number of `warps` of its warps; of a program the same warps come each time.
   bool last(int block, int warp, std::int64_t key, std::int64_t arrivals, int number, int warps);
-  /// An element of a counter, once a launch; whether it is posted; and the end of the first `count`
-  /// elements when all blocks have come.
-  void post(int counter, std::int64_t place);
+  /// An element of a counter, once a launch, with a value; whether it is posted; and the end of the
+  /// first `count` elements when all blocks have come.
+  void post(int counter, std::int64_t place, Number value = {});
   bool posted(int counter, std::int64_t place) const { return posts_.contains({counter, place}); }
+  Number value(int counter, std::int64_t place) const { return posts_.at({counter, place}); }
   void clear_posts(int block, int warp, int counter, std::int64_t count);
   bool has_posts() const { return !posts_.empty(); }
   /// The `n`-th item that the block takes in loop `loop`: its own number first, then drawn ones.
@@ -68,9 +68,9 @@ private:
   Meeting grid_;
   std::map<int, Meeting> clusters_;
   std::map<std::int64_t, std::int64_t> arrived_;
-  std::set<std::pair<int, std::int64_t>> posts_; ///< counter and element
-  std::map<int, int> cleared_;                   ///< by counter: warps that have come
-  std::map<int, std::int64_t> next_;             ///< by drawn loop
+  std::map<std::pair<int, std::int64_t>, Number> posts_; ///< by counter and element
+  std::map<int, int> cleared_;                           ///< by counter: warps that have come
+  std::map<int, std::int64_t> next_;                     ///< by drawn loop
   WorkerTurns turns_;
 };
 

@@ -168,6 +168,17 @@ private:
         fill_symbols(code, i, 0);
         gpu_->post(use.memory[0].buffer, code.memory[0](slots(i)));
       });
+    case IntrinsicId::PublishWord:
+      return each(mask, [&](int i) {
+        fill_symbols(code, i, 0);
+        gpu_->post(use.memory[0].buffer, code.memory[0](slots(i)), operand(use.values[0], i, 0));
+      });
+    case IntrinsicId::AwaitWord:
+      return each(mask, [&](int i) {
+        *variable_lanes(use.variables[0], i) =
+            enabled(code, i, 0) ? awaited(use.memory[0].buffer, code.memory[0](slots(i)))
+                                : Number{};
+      });
     case IntrinsicId::ClearFlags:
       gpu_->clear_posts(place_.block, place_.warp, use.memory[0].buffer,
                         static_cast<int>(use.number("count")));
@@ -272,6 +283,13 @@ private:
     else
       next_phase();
     return here;
+  }
+
+  Number awaited(int counter, std::int64_t word) {
+    const auto posted = [this, counter, word] { return gpu_->posted(counter, word); };
+    if (!posted())
+      gpu_->wait(place_.block, place_.warp, posted, "a word");
+    return gpu_->value(counter, word);
   }
 
   void wait_flags(const Intrinsic& by, const InstCode& code) {

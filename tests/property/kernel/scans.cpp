@@ -235,7 +235,7 @@ Graph recurrence(const Shape& shape) {
 TEST(Scans, OfLinearMapsShareAContiguousRowOut) {
   const Target gpu = testing::test_gpu();
   for (const auto& [shape, group, once] :
-       std::vector<std::tuple<Shape, std::int64_t, bool>>{{{1 << 20}, 256, true},
+       std::vector<std::tuple<Shape, std::int64_t, bool>>{{{1 << 20}, 128, true},
                                                           {{229, 18168}, 256, false},
                                                           {{64, 300}, 32, false},
                                                           {{1 << 17, 128}, 1, false},
@@ -290,6 +290,28 @@ TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
           first = bits;
         EXPECT_EQ(bits, first) << blocks;
       }
+    }
+}
+
+/// States of any type are published in words of 32 bits.
+TEST(Scans, InOnePassPublishStatesOfAnyType) {
+  const Target target = testing::test_gpu();
+  const kernel::Generator& generator = generator_of(target);
+  for (const Op op : {Op::ScanSum, Op::ScanMax})
+    for (const DType type : {DType::F64, DType::I64, DType::U64, DType::I32, DType::I8, DType::U8,
+                             DType::F16, DType::BF16, DType::Bool}) {
+      if (op == Op::ScanSum && type == DType::Bool)
+        continue;
+      Graph g;
+      g.outputs = {g.scan(op, g.input("x", type, {2, 700}), 1)};
+      const auto inputs = testing::random_inputs(g, 5, {.special = op == Op::ScanMax});
+      const testing::RegionCase c =
+          testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
+      const Schedule s = with(
+          generator, {{"threads", 64}, {"lanes", 1}, {"copies", 1}, {"piece", 64}, {"onepass", 1}});
+      const std::string wrong =
+          testing::check_schedule(c, generator, s, target, {.workers = 3}, /*must_lower=*/true);
+      EXPECT_TRUE(wrong.empty()) << info_of(op).name << " of " << name_of(type) << ": " << wrong;
     }
 }
 

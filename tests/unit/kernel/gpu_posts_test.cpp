@@ -110,6 +110,52 @@ KernelProgram chain(const Chain& c) {
   return b.finish(post_launch(kItems, c.resident));
 }
 
+struct Words {
+  bool posts = true, clears = true, resident = true;
+  std::int64_t step = 1; ///< of the item that is awaited
+};
+
+/// The same by words: each thread awaits for itself, those of odd numbers nothing.
+KernelProgram chain_of_words(const Words& c) {
+  constexpr int kItems = 6;
+  ProgramBuilder b("words");
+  b.argument("in", DType::F32, Expr(kPostThreads), 64, false);
+  const int out = b.argument("out", DType::F32, Expr(kItems * kPostThreads), 64, true);
+  const int words = b.counter("words", 2 * kItems), ended = b.counter("ended", 1);
+  const Expr t = thread_variable(kPostThreads);
+  b.grid_loop(Expr(kItems), [&](const Expr& i) {
+    const ValueId before =
+        b.await_word(words, max(i - Expr(c.step), Expr(0)), {{i, Expr(1), Expr(kItems)}});
+    const ValueId sum = b.apply(
+        Op::Add, DType::F32,
+        {b.apply(Op::Bitcast, DType::F32, {before}), b.constant(Scalar::of(DType::F32, 1.0))});
+    b.store(out, i * Expr(kPostThreads) + t, sum);
+    if (c.posts)
+      b.when({{t, Expr(0), Expr(1)}},
+             [&] { b.publish_word(words, i, b.apply(Op::Bitcast, DType::U32, {sum})); });
+  });
+  if (c.clears)
+    b.clear_flags(words, 2 * kItems, ended);
+  return b.finish(post_launch(kItems, c.resident));
+}
+
+TEST(Posts, WordsComeWithTheirFlags) {
+  const KernelProgram p = chain_of_words({});
+  EXPECT_NE(print(p).find("await_word("), std::string::npos) << print(p);
+  for (const int blocks : {1, 2, 6}) {
+    const auto y = run(p, std::vector<float>(kPostThreads, 0), 6 * kPostThreads, blocks);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      EXPECT_EQ(y[i], float(i / kPostThreads + 1)) << i << " by " << blocks;
+  }
+}
+
+TEST(Posts, WordsThatCannotComeAreFound) {
+  EXPECT_THROW(chain_of_words({.resident = false}), InternalError);
+  const std::vector<float> in(kPostThreads, 0);
+  for (const Words& c : {Words{.posts = false}, Words{.clears = false}, Words{.step = 0}})
+    EXPECT_THROW(run(chain_of_words(c), in, 6 * kPostThreads, 2), InternalError);
+}
+
 TEST(Posts, BlocksWaitForWhatOthersWrote) {
   const KernelProgram p = chain({});
   EXPECT_NE(print(p).find("behind wait_flags(begin=posts["), std::string::npos) << print(p);
