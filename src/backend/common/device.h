@@ -95,7 +95,8 @@ public:
   virtual void copy_in(void* to, const void* from, std::size_t bytes);
   /// Waits for the contents.
   virtual void copy_out(void* to, const void* from, std::size_t bytes);
-  virtual void copy(void* to, const void* from, std::size_t bytes); ///< within the device
+  /// Within the device, by at most `workers` workers (0: as many as are of use).
+  virtual void copy(void* to, const void* from, std::size_t bytes, int workers = 0);
 
   virtual std::shared_ptr<const Artifact> compile(const kernel::KernelProgram& program) = 0;
   /// Looked for at the first call.

@@ -12,6 +12,9 @@ class HostDevice : public Device {
 public:
   void* allocate(std::size_t bytes) final { return allocate_aligned(bytes); }
   void release(void* memory, std::size_t bytes) noexcept final { release_aligned(memory, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes, int workers) final {
+    workers_.copy(to, from, bytes, workers);
+  }
   void synchronize() final {}
 
 protected:

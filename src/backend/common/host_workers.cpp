@@ -4,6 +4,7 @@
 #include "support/memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace egret::backend {
 
@@ -24,6 +25,10 @@ HostLaunch::HostLaunch(const kernel::KernelProgram& program)
       uses_barrier(program.uses_barrier) {}
 
 namespace {
+
+// Bytes that a worker copies at the least, which takes it about ten times as long as to begin; and
+// of a page, which no two workers write.
+constexpr std::size_t kCopiedEach = std::size_t{256} << 10, kCopyAligned = 4096;
 
 [[gnu::tls_model("initial-exec")]] thread_local const HostWorkers* inside_of = nullptr;
 
@@ -59,11 +64,32 @@ HostWorkers::~HostWorkers() = default;
 
 int HostWorkers::useful_workers(const HostLaunch& launch, const kernel::ArgBlock& block,
                                 int workers) const {
+  return inside_of == this ? 1 : allowed_workers(launch.workers.at(block.dims), workers);
+}
+
+int HostWorkers::allowed_workers(std::int64_t useful, int workers) const {
   if (inside_of == this)
     return 1;
-  const std::int64_t useful = std::max<std::int64_t>(1, launch.workers.at(block.dims));
   const std::int64_t allowed = workers > 0 ? std::min(workers, size_) : size_;
-  return static_cast<int>(std::min(useful, allowed));
+  return static_cast<int>(std::clamp<std::int64_t>(useful, 1, allowed));
+}
+
+void HostWorkers::copy(void* to, const void* from, std::size_t bytes, int workers) {
+  const int useful = allowed_workers(static_cast<std::int64_t>(bytes / kCopiedEach), workers);
+  if (useful > 1) {
+    const Turn turn(*this);
+    if (Team* team = turn.team()) {
+      team->pool.run(useful, [&](int worker, int all) {
+        const Inside inside(*this);
+        const std::size_t size = round_up(bytes / static_cast<std::size_t>(all) + 1, kCopyAligned);
+        const std::size_t begin = std::min(bytes, size * static_cast<std::size_t>(worker));
+        std::memcpy(static_cast<std::byte*>(to) + begin,
+                    static_cast<const std::byte*>(from) + begin, std::min(size, bytes - begin));
+      });
+      return;
+    }
+  }
+  std::memcpy(to, from, bytes);
 }
 
 // Where launches overlap there is a team for each. The teams are fewer again when half of them have

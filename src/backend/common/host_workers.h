@@ -65,6 +65,10 @@ public:
     run(full, 0, 1);
   }
 
+  /// Copies memory that does not overlap, by at most `workers` workers (0: as many as are of use):
+  /// one core alone does not take what the caches and the memory can give.
+  void copy(void* to, const void* from, std::size_t bytes, int workers = 0);
+
 private:
   /// Some of the workers, and what one launch at a time needs, kept from launch to launch.
   struct Team {
@@ -106,6 +110,8 @@ private:
   };
 
   int useful_workers(const HostLaunch& launch, const kernel::ArgBlock& block, int workers) const;
+  /// Of `useful` workers those that `workers` allows, and one where this thread is a worker.
+  int allowed_workers(std::int64_t useful, int workers) const;
   std::size_t level_for(int launches) noexcept;
   /// Of this thread.
   static void* own_memory(std::int64_t bytes);

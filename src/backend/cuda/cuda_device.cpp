@@ -55,7 +55,7 @@ public:
   void copy_out(void* to, const void* from, std::size_t bytes) override {
     core_->staging.copy_out(to, reinterpret_cast<DevicePointer>(from), bytes);
   }
-  void copy(void* to, const void* from, std::size_t bytes) override {
+  void copy(void* to, const void* from, std::size_t bytes, int) override {
     const Context& context = *core_->context;
     const Context::Use use(context);
     context.driver().check(context.api().cuMemcpyDtoDAsync_v2(reinterpret_cast<DevicePointer>(to),
@@ -164,7 +164,7 @@ private:
       if (item.artifact)
         launch_locked(*item.artifact, item.block, item.settled);
       else if (item.bytes > 0)
-        copy(item.to, item.from, item.bytes);
+        copy(item.to, item.from, item.bytes, 0);
     return static_cast<int>(work.size());
   }
 

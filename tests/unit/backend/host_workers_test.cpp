@@ -131,5 +131,35 @@ TEST(HostWorkers, ALaunchInsideALaunchRunsAlone) {
   EXPECT_EQ(inner.load(), 1);
 }
 
+TEST(HostWorkers, CopiesAreWholeWhateverTheirSizeAndTheWorkers) {
+  for (const int workers : {1, 2, 3, 5}) {
+    HostWorkers all(workers);
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{(512 << 10) - 1},
+                                    std::size_t{512 << 10}, std::size_t{(2 << 20) + 13}}) {
+      std::vector<std::byte> from(bytes + 1), to(bytes + 1);
+      for (std::size_t i = 0; i < bytes; ++i)
+        from[i] = static_cast<std::byte>(i * 31 + i / 4096 + 1);
+      all.copy(to.data(), from.data(), bytes);
+      EXPECT_EQ(to, from) << workers << " " << bytes;
+      std::ranges::fill(to, std::byte{0});
+      all.copy(to.data(), from.data(), bytes, 1);
+      EXPECT_EQ(to, from);
+    }
+  }
+}
+
+TEST(HostWorkers, AWorkerCopiesAlone) {
+  HostWorkers all(2);
+  constexpr std::size_t kBytes = 1 << 20;
+  const std::vector<std::byte> from(kBytes, std::byte{7});
+  std::vector<std::byte> to(2 * kBytes);
+  all.launch(HostLaunch(program_for(2)), kernel::ArgBlock{}, 0,
+             [&](const kernel::ArgBlock&, int worker, int workers) {
+               for (int part = worker; part < 2; part += workers)
+                 all.copy(to.data() + kBytes * static_cast<std::size_t>(part), from.data(), kBytes);
+             });
+  EXPECT_EQ(std::ranges::count(to, std::byte{7}), std::ptrdiff_t{2 * kBytes});
+}
+
 } // namespace
 } // namespace egret::backend
