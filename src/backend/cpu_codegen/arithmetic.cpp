@@ -4,6 +4,9 @@
 #include "support/fail.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/PatternMatch.h>
+
+#include <limits>
 
 namespace egret::backend::cpu {
 namespace {
@@ -125,6 +128,30 @@ Num int_op(Sink& sink, Op op, DType type, std::span<llvm::Value* const> args) {
   return a;
 }
 
+/// Whether `b` is -a.
+bool is_negation(Num b, Num a) {
+  using namespace llvm::PatternMatch;
+  return match(b.value(), m_c_FMul(m_Specific(a.value()), m_SpecificFP(-1.0))) ||
+         match(b.value(), m_FNeg(m_Specific(a.value())));
+}
+
+/// The instruction of x86 gives its second operand where both are zeros or one is NaN. What two of
+/// them, with the operands exchanged, have in common is the larger: they differ where one is 0 and
+/// the other one -0, and the bits of both are those of 0. LLVM chooses by the sign of an operand
+/// instead, of scalars with a branch that is not predicted; of constants it knows the sign.
+Num float_maximum(Num a, Num b) {
+  if (is_negation(b, a))
+    return abs(a);
+  if (is_negation(a, b))
+    return abs(b);
+  if (!a.sink().isa.x86 || llvm::isa<llvm::Constant>(a.value()) ||
+      llvm::isa<llvm::Constant>(b.value()))
+    return a.with(a.b().CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b));
+  const Num larger = from_bits(to_bits(select(a > b, a, b)) & to_bits(select(b > a, b, a)));
+  const Num unordered = a.with(a.b().CreateFCmpUNO(a, b));
+  return select(unordered, std::numeric_limits<double>::quiet_NaN(), larger);
+}
+
 Num bitcast(Num a, DType from, DType to) {
   if (from == to)
     return a;
@@ -179,7 +206,7 @@ Num maximum(Num a, Num b, DType type) {
   if (is_low(type))
     return narrow(maximum(widen(a, type), widen(b, type), DType::F32), type);
   if (is_float(type))
-    return a.with(a.b().CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b));
+    return float_maximum(a, b);
   if (type == DType::Bool)
     return a | b;
   return a.with(a.b().CreateBinaryIntrinsic(

@@ -111,6 +111,26 @@ TEST(CpuDevice, CodeIsShownAsIrAndAssembly) {
   EXPECT_GT(artifact->compile_seconds(), 0);
 }
 
+/// Jumps in the code of out[i] = op(a[i], b[i]), one by one.
+std::ptrdiff_t jumps(Op op, DType dtype) {
+  ProgramMaker m("pairs");
+  for (const bool written : {false, false, true})
+    m.buffer(dtype, 100, !written, written);
+  m.loop(100, 1, [&](Expr i) {
+    m.store(2, i, m.apply(op, {dtype, 1}, {m.load(0, 1, i), m.load(1, 1, i)}));
+  });
+  std::istringstream code(cpu_at("native").compile(m.program)->code(m.program));
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(code, line);)
+    count += line.starts_with("\tj");
+  return count;
+}
+
+TEST(CpuDevice, MaximaOfScalarsTakeNoBranch) {
+  for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::I32})
+    EXPECT_EQ(jumps(Op::Max, dtype), jumps(Op::Add, dtype)) << name_of(dtype);
+}
+
 TEST(CpuDevice, ARangeThatBeginsAtZeroIsOneComparison) {
   ProgramMaker m("table");
   m.buffer(DType::I64, 64, true, false);
