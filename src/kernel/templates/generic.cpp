@@ -29,6 +29,9 @@ constexpr std::int64_t kVectorsInTurn = 128;
 constexpr std::int64_t kOrderedChunk = 4;
 /// Pieces of a scatter for each worker, and the bytes of a piece's rows at the least: a cache line.
 constexpr std::int64_t kPiecesEach = 2, kLineBytes = 64;
+/// Points of a piece that is smaller so that a cache holds what its updates go to: with fewer, what
+/// updates are made of is read in too many places.
+constexpr std::int64_t kCachedPoints = 64;
 /// Vectors of an update that are unrolled.
 constexpr std::int64_t kMostUnrolled = 8;
 
@@ -116,6 +119,22 @@ bool lies_inside(const Region& region, std::span<const int> stages, int axis,
   return votes > 0;
 }
 
+/// Points along `axis` of a scatter whose updates' elements stay in a cache from one update to the
+/// next, by the elements of the output that its other points may go to; nothing where too few do.
+std::optional<std::int64_t> cached_points(const Region& region, int s, int axis,
+                                          std::span<const int> outside, const Target& target) {
+  std::int64_t bytes = 0; // for each point along the axis
+  for (const Output& out : region.outputs)
+    if (out.stage == s)
+      bytes += about(element_count(out.shape)) * std::int64_t(size_of(out.dtype)) /
+               std::max<std::int64_t>(1, about(points_of(region, outside)) *
+                                             about(region.axes[std::size_t(axis)].extent));
+  for (const std::int64_t cache : {target.l1_bytes, target.l2_bytes})
+    if (bytes > 0 && cache / 2 / bytes >= kCachedPoints)
+      return cache / 2 / bytes;
+  return std::nullopt;
+}
+
 class GenericTemplate : public Template {
 public:
   std::string name() const override { return "generic"; }
@@ -170,7 +189,7 @@ protected:
       const std::vector<int> inside = inside_updates(region, stages);
       nests.push_back(inside.empty() || (vector >= 0 && !contains(inside, vector))
                           ? workers_nest(region, s, vector, bytes)
-                          : updates_nest(region, s, inside, vector, bytes, target.workers));
+                          : updates_nest(region, s, inside, vector, bytes, target));
     }
     return {in_turn(std::move(nests)), ""};
   }
@@ -234,9 +253,10 @@ private:
   }
 
   /// Updates in order, each along the axes `inside` of it; workers share out the other free axes,
-  /// and pieces of these where the others are too few.
+  /// and pieces of these where the others are too few, or where a cache holds what the updates of a
+  /// piece go to.
   static TreePtr updates_nest(const Region& region, int s, std::vector<int> inside, int vector,
-                              std::int64_t bytes, int workers) {
+                              std::int64_t bytes, const Target& target) {
     const std::vector<int> free = free_axes(region, s);
     const std::vector<int> outside = axes_but(free, inside);
     const int last = vector >= 0 ? vector : inside.back();
@@ -247,12 +267,14 @@ private:
       if (out.stage == s)
         narrowest = std::min(narrowest, size_of(out.dtype));
     const std::int64_t extent = about(region.axes[std::size_t(last)].extent);
-    const std::int64_t pieces = (workers > 1 ? kPiecesEach * workers : 1) /
+    const std::int64_t pieces = (target.workers > 1 ? kPiecesEach * target.workers : 1) /
                                 std::max<std::int64_t>(1, about(points_of(region, outside)));
-    const std::int64_t most = std::max(lanes, kLineBytes / std::int64_t(narrowest));
-    const std::int64_t chunk = pieces <= 1
-                                   ? round_up(extent, lanes)
-                                   : round_up(std::max(most, ceil_quotient(extent, pieces)), lanes);
+    const std::int64_t least = std::max(lanes, kLineBytes / std::int64_t(narrowest));
+    std::int64_t chunk = pieces <= 1
+                             ? round_up(extent, lanes)
+                             : round_up(std::max(least, ceil_quotient(extent, pieces)), lanes);
+    if (const auto cached = cached_points(region, s, last, outside, target))
+      chunk = std::min(chunk, round_up(*cached, least));
 
     TreePtr tree = loops::mask(last, loops::body(s));
     if (lanes > 1)

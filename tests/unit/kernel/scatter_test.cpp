@@ -62,6 +62,44 @@ TEST(Scatters, KeepRowsApartWhereUpdatesLieInsideOfThem) {
   EXPECT_EQ(generic_tree(columns, 2).substr(0, 30), "for(0,256,1,core,for(1,640,1,s");
 }
 
+Region scatter_region(const egret::Graph& cx) {
+  for (Region& region : testing::regions_of(ir::parse_graph(cx.text()), target_of(2)))
+    if (classify(region) == Form::Scatter)
+      return std::move(region);
+  return {};
+}
+
+/// Updates with an index for each element.
+Region of_elements(std::int64_t rows, std::int64_t updates, std::int64_t columns) {
+  egret::Graph cx;
+  scatter_add(cx.tensor({rows, columns}, DType::F32, "data"), 0,
+              cx.tensor({updates, columns}, DType::I64, "index"),
+              cx.tensor({updates, columns}, DType::F32, "updates"))
+      .retrieve();
+  return scatter_region(cx);
+}
+
+TEST(Scatters, TakePiecesOfWhichACacheHoldsWhatTheyGoTo) {
+  Target target = target_of(1);
+  target.l1_bytes = 32 << 10;
+  target.l2_bytes = 512 << 10;
+  Schedule s;
+  s.generator = "generic";
+  const auto tree = [&](const Region& region) {
+    const auto made = tree_of(region, s, target);
+    return made ? loops::to_text(**made, region) : "";
+  };
+  EXPECT_EQ(tree(of_elements(48, 17, 15000)),
+            "for(1,157,96,core,for(0,17,1,serial,for(1,96,1,serial,mask(1,body(0)))))")
+      << "the first one";
+  EXPECT_EQ(tree(of_elements(480, 17, 15000)),
+            "for(1,105,144,core,for(0,17,1,serial,for(1,144,1,serial,mask(1,body(0)))))")
+      << "the second one";
+  EXPECT_EQ(tree(of_elements(4800, 17, 15000)),
+            "for(0,17,1,serial,for(1,15000,1,serial,mask(1,body(0))))")
+      << "none";
+}
+
 TEST(Scatters, TestOnceWhetherAnUpdateCounts) {
   for (const DType dtype : {DType::F32, DType::I32, DType::F64}) {
     const Region region = scatter_of(sums({100, 256}, 64, 0, dtype)).region;
@@ -137,10 +175,7 @@ Region row_counts(std::int64_t bins, bool computed) {
   if (computed)
     index = (floor(index * double(bins)).clamp(0, bins - 1)).to(DType::I64);
   scatter_add(zeros({rows, bins}), 1, index, ones({rows, numbers})).retrieve();
-  for (Region& region : testing::regions_of(ir::parse_graph(cx.text()), target_of(2)))
-    if (classify(region) == Form::Scatter)
-      return std::move(region);
-  return {};
+  return scatter_region(cx);
 }
 
 TEST(Scatters, OfRowsTakeAnUpdateOfSomeRowsInTurn) {
