@@ -158,6 +158,7 @@ private:
   ValueId quick_sum(ValueId a, ValueId b);
   ValueId as_negative(ValueId v) const;
   ValueId without_splats(ValueId v) const;
+  bool is_sign(ValueId v) const;
   /// How a value was made, if by a T; else null.
   template <class T>
   const T* made(ValueId v) const {

@@ -154,6 +154,10 @@ Num narrow(Num a, DType to) {
   return a.with(a.b().CreateBitCast(half, a.shaped(a.b().getInt16Ty())));
 }
 
+Num cut_to_bf16(Num a) {
+  return int_to(to_bits(a) >> 16, 16, false);
+}
+
 Num convert(Num a, DType from, DType to) {
   if (from == to)
     return a;

@@ -37,6 +37,8 @@ Num convert(Num a, DType from, DType to);
 /// f16 or bf16 bits to f32 and back (round to nearest even).
 Num widen(Num a, DType from);
 Num narrow(Num a, DType to);
+/// An f32 that is a number of bf16 (kernel/narrow_values.h) as such.
+Num cut_to_bf16(Num a);
 /// The larger of two values of a dtype as the table's max.
 Num maximum(Num a, Num b, DType type);
 

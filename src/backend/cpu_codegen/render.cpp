@@ -2,6 +2,7 @@
 
 #include "backend/cpu/streaming_stores.h"
 #include "backend/cpu_codegen/renderer.h"
+#include "kernel/narrow_values.h"
 #include "support/fail.h"
 
 #include <llvm/BinaryFormat/Dwarf.h>
@@ -47,7 +48,7 @@ Renderer::Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::M
                  ensure(false, "cpu renderer: {} is no dim of kernel {}", dim.str(), program_.name);
                  return nullptr;
                }),
-      lines_(lines) {}
+      lines_(lines), bf16_values_(kernel::bf16_values(program)) {}
 
 /// A function of a file that stands for the program's text. Directives are all that is made of it.
 void Renderer::add_debug_scope() {

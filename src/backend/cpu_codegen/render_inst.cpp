@@ -61,6 +61,9 @@ llvm::Value* Renderer::apply_op(const kernel::inst::Apply& inst, Type type) {
   if (inst.approximate && inst.op == Op::Cast)
     if (Value* quick = quick_bf16(sink_, args[0]))
       return quick;
+  if (inst.op == Op::Cast && type.dtype == DType::BF16 &&
+      bf16_values_[static_cast<std::size_t>(inst.args[0])])
+    return cut_to_bf16(Num(sink_, args[0]));
   return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
 }
 

@@ -295,6 +295,35 @@ TEST_P(Elementwise, HalvesRoundToNearestEven) {
   }
 }
 
+// The magnitude of each pattern of a half, as max(x, -x): a conversion that rounds nothing.
+TEST_P(Elementwise, NumbersOfBf16AreStoredAsTheyAre) {
+  constexpr std::int64_t kPatterns = 65536;
+  for (const int lanes : {1, 8}) {
+    ProgramMaker m("magnitudes");
+    m.buffer(DType::BF16, kPatterns, true, false);
+    m.buffer(DType::BF16, kPatterns, false, true);
+    const kernel::Type wide{DType::F32, lanes};
+    m.loop(kPatterns, lanes, [&](Expr i) {
+      const Expr at = lanes == 1 ? i : i + kernel::lane_variable(lanes);
+      const kernel::ValueId x = m.apply(Op::Cast, wide, {m.load(0, lanes, at)});
+      const kernel::ValueId minus =
+          m.apply(Op::Mul, wide, {x, m.constant(Scalar::of(DType::F32, -1.0), lanes)});
+      const kernel::ValueId larger = m.apply(Op::Max, wide, {minus, x});
+      m.store(1, at, m.apply(Op::Cast, {DType::BF16, lanes}, {larger}));
+    });
+    Column from(DType::BF16, kPatterns), to(DType::BF16, kPatterns);
+    for (std::size_t i = 0; i < kPatterns; ++i)
+      from.put(i, Scalar::from_bits(DType::BF16, i));
+    void* const pointers[] = {from.bytes.data(), to.bytes.data()};
+    const kernel::ArgBlock block{pointers, nullptr, nullptr, nullptr, nullptr};
+    backend::Device& device = cpu_at(GetParam());
+    device.launch(*device.compile(m.program), m.program, block);
+    for (std::size_t i = 0; i < kPatterns; ++i)
+      ASSERT_EQ(distance(to.get(i), Scalar::from_bits(DType::BF16, i & 0x7fff)), 0)
+          << i << " " << lanes;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, Elementwise, ::testing::ValuesIn(egret::testing::cpu_levels()),
                          [](const auto& info) { return std::string(info.param); });
 
