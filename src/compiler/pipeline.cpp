@@ -406,14 +406,8 @@ void run_pass(Compilation& c, const Pass& pass) {
   if (!c.over_limit && (kChecks || c.options.verify_passes || pass.verified == Verified::Always))
     pass.verify(c);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  if (c.times) {
-    const auto known = std::find_if(c.times->begin(), c.times->end(),
-                                    [&](const PassTime& t) { return t.pass == pass.name; });
-    if (known == c.times->end())
-      c.times->push_back({std::string(pass.name), seconds});
-    else
-      known->seconds += seconds;
-  }
+  if (c.times)
+    add_time(*c.times, pass.name, seconds);
   if (c.options.after_pass)
     c.options.after_pass(
         {pass.name, c.fusion_plan, std::move(before), pass.print(c), begin, seconds, &c});

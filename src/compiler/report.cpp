@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace egret::compiler {
 
 namespace {
@@ -62,6 +64,14 @@ std::string rules_text(const saturate::SaturateReport& s, std::size_t before, st
 std::string refusal_text(const RefusedKernel& r) {
   return fmt::format("refused: kernel {} by {}; instead by {}: {}", r.kernel, r.schedule, r.instead,
                      r.reason);
+}
+
+void add_time(std::vector<PassTime>& times, std::string_view pass, double seconds) {
+  const auto known = std::ranges::find_if(times, [&](const PassTime& t) { return t.pass == pass; });
+  if (known == times.end())
+    times.push_back({std::string(pass), seconds});
+  else
+    known->seconds += seconds;
 }
 
 std::string CompileReport::text() const {

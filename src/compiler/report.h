@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace egret::compiler {
@@ -18,6 +19,9 @@ struct PassTime {
   std::string pass; ///< its name (pipeline.h)
   double seconds = 0;
 };
+/// Adds to what a pass took, which may have a place in `times` already.
+void add_time(std::vector<PassTime>& times, std::string_view pass, double seconds);
+
 struct KernelReport {
   std::string name, form, schedule;
   std::vector<ir::NodeId> nodes; ///< of CompileReport::graph

@@ -36,8 +36,8 @@ Tensor all(const Operand& a, const Axes& axes = {}, bool keepdim = false);
 /// (Σ|a|^p)^(1/p): the largest |a| for p = inf, the smallest for -inf, how many are not 0 for p =
 /// 0. The gradient at 0 is 0.
 Tensor norm(const Operand& a, const Axes& axes = {}, bool keepdim = false, double p = 2);
-/// Sums (products) of elements 0..i; dtypes as sum(). Parts of the axis are combined, so a product is
-/// right only where those of neighbours do not overflow: 0 before them gives NaN then.
+/// Sums (products) of elements 0..i; dtypes as sum(). Parts of the axis are combined, so a product
+/// is right only where those of neighbours do not overflow: 0 before them gives NaN then.
 Tensor cumsum(const Operand& a, std::int64_t axis);
 Tensor cumprod(const Operand& a, std::int64_t axis);
 /// h[i] = factor[i] h[i-1] + term[i] along an axis, h[-1] being `initial`, or 0: leaky averages,

@@ -11,8 +11,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -91,7 +94,8 @@ struct FusionPlanSearch::Impl {
   bool known = false; ///< the choice was remembered
   bool ended = false; ///< by the caller
   double longest = 0; ///< seconds that it took to compile a fusion plan and to time it
-  std::map<int, std::vector<Move>> moves; ///< by candidate graph
+  std::mutex moves_guard;
+  std::map<int, std::vector<Move>> moves; ///< by candidate graph, of which one thread is at work
 
   Impl(const ir::Graph& graph, CandidateGraphs c, const Options& o, backend::Device& d,
        KernelCache& k, std::vector<PassTime>* t, CompareFusionPlans compare_)
@@ -142,7 +146,9 @@ struct FusionPlanSearch::Impl {
   }
 
   const std::vector<Move>& moves_in(int form) {
+    std::unique_lock lock(moves_guard);
     const auto [it, fresh] = moves.try_emplace(form);
+    lock.unlock();
     if (fresh) {
       Options whole = options;
       whole.chunks.clear();
@@ -157,12 +163,13 @@ struct FusionPlanSearch::Impl {
   }
 
   /// A fusion plan before its schedules.
-  Compilation partitioned(const FusionPlanChoice& choice) {
+  Compilation partitioned(const FusionPlanChoice& choice) { return partitioned(choice, times); }
+  Compilation partitioned(const FusionPlanChoice& choice, std::vector<PassTime>* spent) {
     Compilation c(options, target);
     c.device = &device;
     c.cache = &cache;
     c.proposer = &proposer;
-    c.times = times;
+    c.times = spent;
     if (choice != FusionPlanChoice{})
       c.fusion_plan = to_string(choice);
     c.candidate = candidate(choice.graph);
@@ -401,40 +408,57 @@ struct FusionPlanSearch::Impl {
 
   /// The greedy fusion plan of a candidate graph, with changes of layouts that are expected to pay
   /// by far.
-  FusionPlan greedy_in(int graph) {
-    FusionPlan plan{{graph, {}}, partitioned({graph, {}})};
+  FusionPlan greedy_in(int graph) { return greedy_in(graph, times); }
+  FusionPlan greedy_in(int graph, std::vector<PassTime>* spent) {
+    FusionPlan plan{{graph, {}}, partitioned({graph, {}}, spent)};
     if (auto layouts = expected_layouts(plan); !layouts.empty()) {
       plan.choice.moves = std::move(layouts);
-      plan.compilation = partitioned(plan.choice);
+      plan.compilation = partitioned(plan.choice, spent);
     }
     return plan;
   }
 
-  /// Where nothing is measured: another candidate graph in place of the cheapest one, where a model
-  /// of the machine finds that its greedy fusion plan takes clearly less time than `plan`, whose
-  /// schedules are known.
-  void prefer_by_prediction(FusionPlan& plan) {
-    if (!tuned() || known || candidates.size() < 2 || plan.choice.graph != 0 || !options.fuse ||
-        options.memory_limit || options.has_greedy_partition())
-      return;
+  /// The greedy fusion plans of all candidate graphs but the first one.
+  struct OtherPlans {
+    std::vector<FusionPlan> plans;
+    std::vector<PassTime> times;
+  };
+  std::unique_ptr<OtherPlans> other_plans() {
+    auto made = std::make_unique<OtherPlans>();
+    for (std::size_t f = 1; f < candidates.size(); ++f)
+      made->plans.push_back(greedy_in(static_cast<int>(f), times ? &made->times : nullptr));
+    return made;
+  }
+  /// Whether prefer_by_prediction() has something to choose from.
+  bool may_prefer_by_prediction() const {
+    return tuned() && !known && candidates.size() > 1 && options.fuse && !options.memory_limit &&
+           !options.has_greedy_partition();
+  }
+
+  /// Where nothing is measured: one of `others` in place of `plan`, whose schedules are known,
+  /// where a model of the machine finds that it takes clearly less time.
+  void prefer_by_prediction(FusionPlan& plan, OtherPlans& others) {
+    if (times)
+      for (const PassTime& of_pass : others.times)
+        add_time(*times, of_pass.pass, of_pass.seconds);
     // The figures that the schedules were chosen by: with `quick` no measured time decides.
     const Machine machine = plan.compilation.proposed.search.machine;
     const double base = std::max(predicted(wanted(plan.compilation), machine), 1e-12);
     std::vector<FusionPlanReport> seen;
-    std::optional<FusionPlan> best;
+    FusionPlan* best = nullptr;
     double least = kClearlyLess;
-    for (std::size_t f = 1; f < candidates.size(); ++f) {
-      FusionPlan other = greedy_in(static_cast<int>(f));
+    for (FusionPlan& other : others.plans) {
       FusionPlanReport& report = seen.emplace_back();
-      report.what = fmt::format("candidate graph {}", f);
+      report.what = fmt::format("candidate graph {}", other.choice.graph);
       report.predicted = predicted(wanted(other.compilation), machine) / base;
       if (report.predicted >= least)
         continue;
       least = report.predicted;
-      best = std::move(other);
+      best = &other;
     }
     if (best) {
       plan = std::move(*best);
+      plan.compilation.times = times;
       propose(plan.compilation, left());
       seen[static_cast<std::size_t>(plan.choice.graph) - 1].state = "taken";
     }
@@ -475,15 +499,20 @@ FusionPlanSearch::~FusionPlanSearch() = default;
 FusionPlan FusionPlanSearch::run() {
   Impl& impl = *impl_;
   const FusionPlanChoice choice = impl.first_choice();
+  const bool explores = impl.explores();
+  // Others are planned beside the first one, but where somebody looks on from pass to pass.
+  std::future<std::unique_ptr<Impl::OtherPlans>> others;
+  if (!explores && choice.graph == 0 && impl.may_prefer_by_prediction())
+    others = std::async(impl.options.after_pass ? std::launch::deferred : std::launch::async,
+                        [&impl] { return impl.other_plans(); });
   FusionPlan plan = choice == FusionPlanChoice{} ? impl.greedy_in(0)
                                                  : FusionPlan{choice, impl.partitioned(choice)};
   const bool searches = impl.tuned() && *impl.options.effort >= Effort::Search;
   const auto turn = searches ? impl.options.tuner->take_turn()
                              : std::unique_lock<std::recursive_mutex>(); // others may compile
-  const bool explores = impl.explores();
   Impl::propose(plan.compilation, (explores ? kFirstShare : 1) * impl.left());
-  if (!explores)
-    impl.prefer_by_prediction(plan);
+  if (others.valid())
+    impl.prefer_by_prediction(plan, *others.get());
   const SearchReport& search = plan.compilation.proposed.search;
   if (explores && search.note.empty()) {
     plan = impl.explore(std::move(plan));
