@@ -239,7 +239,7 @@ private:
                                                            : target_.block_shared_bytes - 16384);
       const RowKeep keep = fits ? RowKeep::Registers : stashes ? RowKeep::Shared : RowKeep::Nowhere;
       // Blocks that stay with their weights at hand are no quicker (16384 x 4096 of bf16: 66.0 us
-      // and 68.6 drawn, with two weights 77.4 and 79.5).
+      // and 68.6, with two weights 77.4 and 79.5).
       for (bool drawn : {false, true})
         add(threads, threads, {.keep = keep, .drawn = drawn});
       if (fits && stashes)

@@ -29,9 +29,9 @@ constexpr double kOwnL2 = 0.5;
 constexpr double kBlock = 70, kBegin = 500, kNext = 100;
 /// Cycles from one instruction of a warp to the next that needs it, of which some overlap.
 constexpr double kDependent = 2.5;
-/// Cycles between two draws of a row, by whichever block: updates of one element come one after the
-/// other (65536 draws take 0.13 ms on an H200).
-constexpr double kDraw = 3.4;
+/// Cycles between two rows taken from a work queue, by whichever block: updates of one element come
+/// one after the other (65536 of them take 0.13 ms on an H200).
+constexpr double kQueue = 3.4;
 /// Barriers of the grid and what is written and read around them.
 constexpr double kGridBarrier = 3000;
 /// Instructions: of an access, of a row, of an iteration of a loop.
@@ -294,11 +294,11 @@ double RowTime::seconds(const Schedule& schedule) const {
   const double asked = rounds * warps * requests;
   const double waited = waves * latency;
   const double begun = s.resident ? 0 : rounds * kBlock;
-  const double drawn = s.drawn ? s.blocks * kDraw : 0;
+  const double queue = s.drawn ? s.blocks * kQueue : 0;
   const double used = std::min(s.blocks, workers);
   const double from_memory = memory_bytes / kMemoryBytes / workers;
   const double from_l2 = l2_bytes / kL2Bytes / used;
-  const std::array all{issue, asked, waited, begun, drawn, from_memory, from_l2};
+  const std::array all{issue, asked, waited, begun, queue, from_memory, from_l2};
   const double slowest = *std::ranges::max_element(all);
   double sum = 0;
   for (double part : all)

@@ -73,6 +73,13 @@ void GpuTurns::post(int counter, std::int64_t place, Number value) {
          "element {} of counter {} is posted twice", place, counter);
 }
 
+Number GpuTurns::await(int block, int warp, int counter, std::int64_t place) {
+  const auto posted = [this, at = std::pair(counter, place)] { return posts_.contains(at); };
+  if (!posted())
+    wait(block, warp, posted, "what another block posts");
+  return posts_.at({counter, place});
+}
+
 void GpuTurns::clear_posts(int block, int warp, int counter, std::int64_t count) {
   barrier(block, warp, 0, warps_);
   if (++cleared_[counter] == warps_ * static_cast<int>(blocks_.size()))

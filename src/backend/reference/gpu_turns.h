@@ -34,11 +34,10 @@ public:
   /// Whether the block is the last of `arrivals` with this key. A barrier of the block, or with a
   /// number of `warps` of its warps; of a program the same warps come each time.
   bool last(int block, int warp, std::int64_t key, std::int64_t arrivals, int number, int warps);
-  /// An element of a counter, once a launch, with a value; whether it is posted; and the end of the
-  /// first `count` elements when all blocks have come.
-  void post(int counter, std::int64_t place, Number value = {});
-  bool posted(int counter, std::int64_t place) const { return posts_.contains({counter, place}); }
-  Number value(int counter, std::int64_t place) const { return posts_.at({counter, place}); }
+  /// An element of a counter, once a launch, with a value; that value as soon as it is posted; and
+  /// the end of the first `count` elements when all blocks have come.
+  void post(int counter, std::int64_t place, Number value);
+  Number await(int block, int warp, int counter, std::int64_t place);
   void clear_posts(int block, int warp, int counter, std::int64_t count);
   bool has_posts() const { return !posts_.empty(); }
   /// The `n`-th item that the block takes in loop `loop`: its own number first, then drawn ones.

@@ -175,4 +175,11 @@ Number combine(Monoid monoid, DType type, Number a, Number b) {
   return apply(op_of(monoid), type, type, a, b);
 }
 
+Number combine_halves(Monoid monoid, DType type, std::vector<Number> parts) {
+  for (std::size_t half = parts.size() / 2; half > 0; half /= 2)
+    for (std::size_t i = 0; i < half; ++i)
+      parts[i] = combine(monoid, type, parts[i], parts[i + half]);
+  return parts[0];
+}
+
 } // namespace egret::backend::reference

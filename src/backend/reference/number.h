@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace egret::backend::reference {
 
@@ -41,5 +42,7 @@ Number apply(Op op, DType result, DType operand, Number a, Number b = {}, Number
 
 /// One step of a Sum, Max or Prod in `type`.
 Number combine(Monoid monoid, DType type, Number a, Number b);
+/// All of a power of two: halves are combined until one is left, number i with number i + half.
+Number combine_halves(Monoid monoid, DType type, std::vector<Number> parts);
 
 } // namespace egret::backend::reference

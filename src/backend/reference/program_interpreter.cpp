@@ -164,20 +164,16 @@ private:
       ++(use.number("blocks") > 0 ? cluster_phase_ : grid_phase_);
       return next_phase();
     case IntrinsicId::PublishFlag:
-      return each(mask, [&](int i) {
-        fill_symbols(code, i, 0);
-        gpu_->post(use.memory[0].buffer, code.memory[0](slots(i)));
-      });
     case IntrinsicId::PublishWord:
       return each(mask, [&](int i) {
         fill_symbols(code, i, 0);
-        gpu_->post(use.memory[0].buffer, code.memory[0](slots(i)), operand(use.values[0], i, 0));
+        gpu_->post(use.memory[0].buffer, code.memory[0](slots(i)),
+                   use.values.empty() ? Number{} : operand(use.values[0], i, 0));
       });
     case IntrinsicId::AwaitWord:
       return each(mask, [&](int i) {
         *variable_lanes(use.variables[0], i) =
-            enabled(code, i, 0) ? awaited(use.memory[0].buffer, code.memory[0](slots(i)))
-                                : Number{};
+            enabled(code, i, 0) ? awaited(use, code.memory[0](slots(i))) : Number{};
       });
     case IntrinsicId::ClearFlags:
       gpu_->clear_posts(place_.block, place_.warp, use.memory[0].buffer,
@@ -285,21 +281,14 @@ private:
     return here;
   }
 
-  Number awaited(int counter, std::int64_t word) {
-    const auto posted = [this, counter, word] { return gpu_->posted(counter, word); };
-    if (!posted())
-      gpu_->wait(place_.block, place_.warp, posted, "a word");
-    return gpu_->value(counter, word);
+  Number awaited(const Intrinsic& use, std::int64_t element) {
+    return gpu_->await(place_.block, place_.warp, use.memory[0].buffer, element);
   }
 
   void wait_flags(const Intrinsic& by, const InstCode& code) {
-    const int counter = by.memory[0].buffer;
     const std::int64_t end = code.indices[0](slots(0));
-    for (std::int64_t flag = code.memory[0](slots(0)); flag < end; ++flag) {
-      const auto posted = [this, counter, flag] { return gpu_->posted(counter, flag); };
-      if (!posted())
-        gpu_->wait(place_.block, place_.warp, posted, "a flag");
-    }
+    for (std::int64_t flag = code.memory[0](slots(0)); flag < end; ++flag)
+      awaited(by, flag);
     gpu_->barrier(place_.block, place_.warp, 0, 0);
     next_phase();
   }
@@ -613,7 +602,7 @@ private:
                    [&](const ReduceLanes& x) {
                      const Type& type = type_of(x.value);
                      const Number* from = value(x.value, i);
-                     return tree(x.monoid, type.dtype, {from, from + type.lanes});
+                     return combine_halves(x.monoid, type.dtype, {from, from + type.lanes});
                    },
                    [&](const Shuffle& x) {
                      return shuffled(x, i, x.lanes_from.at(static_cast<std::size_t>(lane)));
@@ -678,14 +667,6 @@ private:
     return round_to(dtype, {.f = std::fma(a, b, c)});
   }
 
-  /// Halves are combined until one is left: number i with number i + half.
-  static Number tree(Monoid monoid, DType type, std::vector<Number> parts) {
-    for (std::size_t half = parts.size() / 2; half > 0; half /= 2)
-      for (std::size_t i = 0; i < half; ++i)
-        parts[i] = combine(monoid, type, parts[i], parts[i + half]);
-    return parts[0];
-  }
-
   void reduce_threads(const kernel::Let& let, const Intrinsic& use, Mask mask) {
     const DType type = let.inst.type.dtype;
     const Monoid monoid = use.monoid();
@@ -698,7 +679,7 @@ private:
         std::vector<Number> parts;
         for (int i = first; i < first + group; ++i)
           parts.push_back(operand(use.values[0], i, lane));
-        std::fill_n(result.begin() + first, group, tree(monoid, type, std::move(parts)));
+        std::fill_n(result.begin() + first, group, combine_halves(monoid, type, std::move(parts)));
       }
       if (threads > 32) {
         std::vector<Number> parts;
@@ -706,7 +687,7 @@ private:
           parts.push_back(warp.at(0));
         while ((parts.size() & (parts.size() - 1)) != 0)
           parts.push_back(number_of(identity_of(monoid, type)));
-        std::fill(result.begin(), result.end(), tree(monoid, type, std::move(parts)));
+        std::fill(result.begin(), result.end(), combine_halves(monoid, type, std::move(parts)));
       }
       each(mask, [&](int i) { value(let.target, i)[lane] = result[static_cast<std::size_t>(i)]; });
     }
