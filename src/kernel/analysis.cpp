@@ -174,6 +174,15 @@ Expr offset_of(const Output& output) {
   return offset_in(output.map, output.layout);
 }
 
+Expr at_axes(const Region& region, const Expr& offset, const std::vector<int>& axes) {
+  return substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
+    if (!v.is_axis())
+      return std::nullopt;
+    const int a = axes[v.axis_number()];
+    return Expr::axis(a, region.axes[a].extent);
+  });
+}
+
 std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, const Load& load,
                                       int axis) {
   if (load.source == Source::Stage || region.operands[load.number].role == Role::Scalar)

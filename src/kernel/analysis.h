@@ -45,6 +45,8 @@ int through_casts(const Stage& stage, int value);
 /// result axes' variables.
 Expr offset_of(const Region& region, const Load& load);
 Expr offset_of(const Output& output);
+/// A stage's expression over its variables, which stand for `axes`, over the region's axes.
+Expr at_axes(const Region& region, const Expr& offset, const std::vector<int>& axes);
 /// Elements from one point to the next along region axis `axis`; nothing when that is no constant.
 /// 0: the axis does not matter.
 std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, const Load& load,

@@ -27,16 +27,6 @@ std::optional<Expr> row_start(const Region& region, const RowFacts& f, const Exp
   return by_row ? std::optional(start) : std::nullopt;
 }
 
-/// The offset in memory over the region's axes.
-Expr at_axes(const Region& region, const Expr& offset, const std::vector<int>& axes) {
-  return substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
-    if (!v.is_axis())
-      return std::nullopt;
-    const int a = axes[v.axis_number()];
-    return Expr::axis(a, region.axes[a].extent);
-  });
-}
-
 constexpr std::int64_t kSectorBytes = 32; ///< bytes
 /// Values of 32 bits that a thread may keep of a row.
 constexpr std::int64_t kKeptElements = 64;

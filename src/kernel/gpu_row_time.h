@@ -48,7 +48,6 @@ private:
   std::vector<Pass> passes_;
   double rows_ = 1, row_elements_ = 1;
   double width_ = 1;        ///< 32-bit registers of a value
-  bool derived_ = false;    ///< a pass reads what an earlier one made of a row's elements
   double read_bytes_ = 0;   ///< of a row
   double stored_bytes_ = 0; ///< of a row
   double point_outputs_ = 0;

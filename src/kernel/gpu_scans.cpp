@@ -6,6 +6,8 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_row_facts.h"
+#include "kernel/gpu_scan_space.h"
 #include "kernel/knobs.h"
 #include "kernel/map_axes.h"
 #include "kernel/scan_form.h"
@@ -15,16 +17,6 @@
 namespace egret::kernel {
 
 namespace {
-
-/// Points worth cutting. Rows that are enough for all multiprocessors: of blocks, and of threads
-/// that have a row each.
-constexpr std::int64_t kWorthCutting = 1 << 16, kFewBlocks = 128, kFewThreads = 1 << 16;
-
-/// Points of a row, one after the other in a thread, that take longer than a barrier of the grid.
-constexpr std::int64_t kLongForThread = 128;
-
-/// Pieces of a scan in one pass.
-constexpr std::int64_t kMostPosts = 1 << 16;
 
 /// Slices that are combined as one: about the square root of their number, a multiple of a warp's
 /// lanes.
@@ -318,12 +310,12 @@ private:
     blocks_ = Expr(count);
     // What a piece waits for is mostly there when the block's next piece is under way: each turn
     // begins to load a piece, ends the one before it, and then scans its own.
-    const std::vector<OperandLoad> loads = scanned_loads();
+    const std::vector<RowLoad> loads = scanned_loads();
     std::vector<std::vector<VarId>> loaded; // by copy and load
     std::vector<RunningVariables> scanned;  // by copy
     for (int c = 0; c < s_.copies; ++c) {
       loaded.emplace_back();
-      for (const OperandLoad& l : loads)
+      for (const RowLoad& l : loads)
         loaded.back().push_back(
             b_.variable({r_.operands[std::size_t(l.load->number)].dtype, s_.lanes}));
       scanned.emplace_back(b_, states_.identities(s_.lanes));
@@ -344,8 +336,10 @@ private:
       in_piece(at, [&](const std::vector<Point>& points) {
         for (std::size_t c = 0; c < points.size(); ++c)
           for (std::size_t l = 0; l < loads.size(); ++l)
-            b_.set(loaded[c][l], b_.load(e_.operand_buffer(loads[l].load->number),
-                                         loads[l].offset(points[c]), s_.lanes, points[c].mask));
+            b_.set(loaded[c][l],
+                   b_.load(e_.operand_buffer(loads[l].load->number),
+                           element_at(r_, *loads[l].stage, *loads[l].load, points[c]).value(),
+                           s_.lanes, points[c].mask));
       });
       end_one_before();
       in_piece(at, [&](const std::vector<Point>& points) {
@@ -369,28 +363,24 @@ private:
     b_.clear_flags(words_, all_words, ended);
   }
 
-  /// A load of what is scanned, contiguous along the axis.
-  struct OperandLoad {
-    const GpuScans* scans;
-    const Stage* stage;
-    const Load* load;
-    Expr offset(const Point& point) const {
-      return element_at(scans->r_, *stage, *load, point).value();
-    }
-  };
-  std::vector<OperandLoad> scanned_loads() const {
-    std::vector<OperandLoad> loads;
+  /// What is scanned is made of, contiguous along the axis: every element once.
+  std::vector<RowLoad> scanned_loads() const {
+    std::vector<RowLoad> loads;
+    std::vector<std::pair<int, Expr>> seen;
     std::vector<int> stages = f_.scans;
     for (std::size_t i = 0; i < stages.size(); ++i) {
       const Stage& stage = r_.stages[std::size_t(stages[i])];
       for (const Load& load : stage.loads) {
-        if (load.source == Source::Stage) {
-          if (std::ranges::find(stages, load.number) == stages.end())
-            stages.push_back(load.number);
-        } else if (load.source == Source::Operand && load.indirect.empty() && load.map.is_total() &&
-                   stride_of(r_, stage, load, f_.axis) == 1 && s_.lanes > 1) {
-          loads.push_back({this, &stage, &load});
-        }
+        if (load.source == Source::Stage && std::ranges::find(stages, load.number) == stages.end())
+          stages.push_back(load.number);
+        if (load.source != Source::Operand || !load.indirect.empty() || !load.map.is_total() ||
+            stride_of(r_, stage, load, f_.axis) != 1)
+          continue;
+        const std::pair element{load.number, at_axes(r_, offset_of(r_, load), stage.axes)};
+        if (std::ranges::find(seen, element) != seen.end())
+          continue;
+        seen.push_back(element);
+        loads.push_back({&stage, &load});
       }
     }
     return loads;
@@ -565,19 +555,6 @@ private:
   Expr blocks_ = Expr(1);
 };
 
-/// Threads along the scanned axis, or along another one where that suits memory better.
-int vector_axis_of(const Region& region, const ScanForm& form) {
-  return lane_axis(region, form, vector_score(region, all_stages(region), form.axis));
-}
-
-std::int64_t rows_of(const Region& region, const ScanForm& form) {
-  std::int64_t n = 1;
-  for (int a : form.outer)
-    n = std::min<std::int64_t>(n * about(region.axes[std::size_t(a)].extent), std::int64_t(1)
-                                                                                  << 40);
-  return n;
-}
-
 constexpr Knob kGpuScansKnobs[] = {
     {"threads", 32, 1024, 32}, {"group", 1, 1024},       {"copies", 1, 8}, {"lanes", 1, 16},
     {"piece", 0, 1 << 30},     {"together", 0, 1 << 20}, {"onepass", 0, 1}};
@@ -590,10 +567,7 @@ public:
     const FoundScan found = find_scan(region);
     if (!found.ok)
       return {};
-    const ScanForm& form = found.form;
-    const int axis = vector_axis_of(region, form);
-    std::vector<Schedule> out =
-        axis == form.axis ? along(region, form, target) : across(region, form, axis, target);
+    std::vector<Schedule> out = gpu_scan_schedules(region, found.form, target);
     const CachePolicy policy = gpu_store_policy(region, target);
     for (Schedule& s : out) {
       s.generator = name();
@@ -613,7 +587,7 @@ public:
     shape.threads = int(schedule.knob("threads", 256));
     if (auto why = gpu_threads_refused(shape.threads); !why.empty())
       return {false, {}, why};
-    shape.vector_axis = vector_axis_of(region, found.form);
+    shape.vector_axis = gpu_scan_axis(region, found.form);
     shape.group = int(schedule.knob("group", shape.threads));
     shape.copies = int(schedule.knob("copies", 4));
     shape.lanes = int(schedule.knob("lanes", 1));
@@ -644,136 +618,10 @@ public:
         return {false, {}, "one pass takes a known number of pieces, each by a whole block"};
       if (cut.piece.value() != std::int64_t(shape.threads) * shape.copies * shape.lanes)
         return {false, {}, "in one pass, a piece is what a block's threads have at a time"};
-      if (*pieces > kMostPosts || *points > kMostPosts / *pieces)
+      if (*pieces > kMostScanPosts || *points > kMostScanPosts / *pieces)
         return {false, {}, "more pieces than can be waited for"};
     }
     return within_block(GpuScans(region, found.form, shape, cut).run(), target);
-  }
-
-private:
-  /// Pieces of each row that stay in the second cache, beside what is stored, until they are read
-  /// again.
-  static std::int64_t together(const Region& region, std::int64_t rows, std::int64_t piece,
-                               const Target& target) {
-    const std::int64_t bytes = std::max<std::int64_t>(input_bytes(region, rows * piece), 1);
-    return std::clamp<std::int64_t>(target.l2_bytes / 3 / bytes, 1, 1 << 20);
-  }
-  static std::int64_t input_bytes(const Region& region, std::int64_t points) {
-    std::int64_t bytes = 0;
-    for (const Operand& o : region.operands)
-      bytes += o.role == Role::Tensor ? std::int64_t(size_of(o.dtype)) : 0;
-    return points * bytes;
-  }
-
-  static std::vector<Schedule> along(const Region& region, const ScanForm& form,
-                                     const Target& target) {
-    const std::int64_t rows = rows_of(region, form),
-                       length = about(region.axes[std::size_t(form.axis)].extent);
-    const int lanes = gpu_lanes(region, form.axis, 16);
-    const std::int64_t vectors = (length + lanes - 1) / lanes;
-    std::vector<Schedule> out;
-    const auto offer = [&](int threads, int group, std::int64_t copies, std::int64_t tiles,
-                           std::int64_t share) {
-      Schedule s;
-      s.knobs = {{"threads", threads}, {"group", group}, {"copies", copies}, {"lanes", lanes}};
-      if (tiles > 0) {
-        const std::int64_t piece = tiles * copies * group * lanes;
-        s.knobs["piece"] = piece;
-        if (share > 0)
-          s.knobs["together"] =
-              std::max<std::int64_t>(together(region, rows, piece, target) / share, 1);
-      }
-      out.push_back(std::move(s));
-    };
-    // What is cut follows from the region alone, so that results do not depend on the machine. How
-    // many pieces are done together does not change them.
-    if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
-      // In one pass memory is read once; totals of pieces are read about the square root of their
-      // number of times. Small blocks, of which many run at the same time, wait least: on an H200,
-      // cumsum of 16777216 f32 takes 0.055 ms by 128 threads and 0.059 by 256 (two passes 0.058), a
-      // linear recurrence of 9000000 0.053 and 0.061.
-      const auto in_one_pass = [&](int threads, std::int64_t copies) {
-        if (rows * (length / (threads * copies * lanes)) > kMostPosts)
-          return;
-        offer(threads, threads, copies, 1, 0);
-        out.back().knobs["onepass"] = 1;
-      };
-      // What a second cache holds is read again sooner than totals are waited for: on an H200,
-      // cumsum of 4551376 f32 takes 0.0175 ms so and 0.0184 in one pass.
-      constexpr std::int64_t kReadAgain = 24 << 20, kManyPieces = 512;
-      if (form.commutes && input_bytes(region, rows * length) <= kReadAgain)
-        offer(256, 256, 4, length >= kManyPieces * 1024 * lanes ? 2 : 1, 0);
-      in_one_pass(128, 8);
-      in_one_pass(256, 4);
-      in_one_pass(512, 2);
-      in_one_pass(128, 4);
-      if (form.commutes) { // else threads of a tile may not add up what they have of the next one
-        offer(256, 256, 4, 2, 0);
-        offer(256, 256, 4, 4, 0);
-        offer(256, 256, 2, 8, 0);
-        offer(256, 256, 4, 2, 1);
-        offer(256, 256, 4, 1, 0);
-        offer(512, 512, 2, 2, 0);
-      }
-    }
-    if (vectors > 128) {
-      const bool is_long = vectors >= 1024;
-      offer(is_long ? 256 : 128, is_long ? 256 : 128, is_long ? 4 : 2, 0, 0);
-      offer(256, 256, 2, 0, 0);
-      offer(512, 512, 2, 0, 0);
-      offer(128, 128, 4, 0, 0);
-      offer(128, 32, 4, 0, 0);
-      return out;
-    }
-    if (!form.commutes) { // a warp for each row, or a thread where these are short or many
-      constexpr std::int64_t kShort = 4;
-      const bool threads = vectors <= kShort || rows >= kFewThreads;
-      for (const int group : {threads ? 1 : 32, threads ? 32 : 1})
-        for (const std::int64_t copies : {4, 1})
-          offer(128, group, std::min(copies, (vectors + group - 1) / group), 0, 0);
-      return out;
-    }
-    int group = 1;
-    while (group < 32 && group < vectors)
-      group *= 2;
-    const std::int64_t copies = std::clamp<std::int64_t>((vectors + group - 1) / group, 1, 4);
-    offer(128, group, copies, 0, 0);
-    offer(256, group, copies, 0, 0);
-    if (group > 2)
-      offer(128, group / 4 > 0 ? group / 4 : 1, 4, 0, 0);
-    return out;
-  }
-
-  static std::vector<Schedule> across(const Region& region, const ScanForm& form, int axis,
-                                      const Target& target) {
-    const std::int64_t rows = rows_of(region, form),
-                       length = about(region.axes[std::size_t(form.axis)].extent);
-    std::vector<Schedule> out;
-    const int widest = gpu_lanes(region, axis, 16);
-    std::vector<int> lanes_of{1, std::min(widest, 2), widest};
-    lanes_of.erase(std::unique(lanes_of.begin(), lanes_of.end()), lanes_of.end());
-    for (const int lanes : lanes_of) {
-      const std::int64_t threads = std::max<std::int64_t>(rows / lanes, 1);
-      Schedule s;
-      s.knobs = {{"threads", 128}, {"copies", lanes == 1 ? 8 : 4}, {"lanes", lanes}};
-      std::int64_t pieces = 1;
-      if (threads < kFewThreads && (rows * length >= kWorthCutting || length >= kLongForThread))
-        pieces = std::min<std::int64_t>((2 * kFewThreads + threads - 1) / threads, length / 32);
-      if (pieces > 1) {
-        const std::int64_t piece = (length + pieces - 1) / pieces;
-        s.knobs["piece"] = piece;
-        out.push_back(s); // all pieces at once
-        s.knobs["together"] = together(region, rows, piece, target);
-        out.push_back(s);
-        s.knobs.erase("piece");
-        s.knobs.erase("together");
-      }
-      out.push_back(s);
-    }
-    std::stable_sort(out.begin(), out.end(), [](const Schedule& a, const Schedule& b) {
-      return a.knobs.contains("piece") > b.knobs.contains("piece");
-    });
-    return out;
   }
 };
 

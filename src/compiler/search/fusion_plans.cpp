@@ -503,7 +503,8 @@ FusionPlan FusionPlanSearch::run() {
   // Others are planned beside the first one, but where somebody looks on from pass to pass.
   std::future<std::unique_ptr<Impl::OtherPlans>> others;
   if (!explores && choice.graph == 0 && impl.may_prefer_by_prediction())
-    others = std::async(impl.options.after_pass ? std::launch::deferred : std::launch::async,
+    others = std::async(impl.options.after_pass ? std::launch::deferred
+                                                : std::launch::async | std::launch::deferred,
                         [&impl] { return impl.other_plans(); });
   FusionPlan plan = choice == FusionPlanChoice{} ? impl.greedy_in(0)
                                                  : FusionPlan{choice, impl.partitioned(choice)};

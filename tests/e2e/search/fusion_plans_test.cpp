@@ -12,6 +12,7 @@
 #include "support/tuning.h"
 
 #include <gtest/gtest.h>
+#include <thread>
 
 namespace egret::compiler {
 namespace {
@@ -165,6 +166,14 @@ TEST_F(FusionPlanSearches, PredictionsDecideBetweenGraphsWhereNothingIsMeasured)
   ASSERT_EQ(more.fusion_plans.size(), 1u);
   EXPECT_EQ(more.fusion_plans[0].state, "untried");
   EXPECT_GT(more.fusion_plans[0].predicted, 1);
+  // Who looks on from pass to pass does so in one thread.
+  int seen = 0;
+  options.after_pass = [&, here = std::this_thread::get_id()](const PassEvent&) {
+    ++seen;
+    EXPECT_EQ(std::this_thread::get_id(), here);
+  };
+  EXPECT_EQ(chosen({thrice, once}).fusion_plan, "fusion_plan graph=1");
+  EXPECT_GT(seen, 0);
 }
 
 TEST_F(FusionPlanSearches, TimesDecideOtherwise) {

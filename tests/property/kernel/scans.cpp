@@ -259,6 +259,40 @@ TEST(Scans, OfLongRowsAreInOnePassWhereMemoryIsReadAgain) {
   }
 }
 
+/// Combined in order, a row of any length is shared out by all blocks.
+TEST(Scans, OfLinearMapsAreInOnePassHoweverLong) {
+  const Target gpu = testing::test_gpu();
+  for (const std::int64_t length : {1 << 25, 1 << 29}) {
+    const kernel::Region region = testing::regions_of(recurrence({length}), gpu).at(0);
+    const kernel::Generator& generator = generator_of(gpu);
+    const Schedule s = generator.space(region, gpu).at(0);
+    EXPECT_EQ(s.knob("onepass", 0), 1) << to_string(s);
+    const auto lowered = generator.lower(region, s, gpu);
+    EXPECT_TRUE(lowered.ok) << to_string(s) << ": " << lowered.reason;
+  }
+}
+
+/// A block asks for what it scans next before it waits for what comes before its last slice.
+TEST(Scans, InOnePassLoadTheNextSliceBeforeTheyWait) {
+  const Target gpu = testing::test_gpu();
+  const kernel::Region region = testing::regions_of(recurrence({1 << 25}), gpu).at(0);
+  const kernel::Generator& generator = generator_of(gpu);
+  const auto lowered = generator.lower(region, generator.space(region, gpu).at(0), gpu);
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  int loads = 0, awaited = 0, late = 0;
+  kernel::each_statement(lowered.program.body, [&](const kernel::Stmt& stmt) {
+    if (const auto* use = kernel::get_if<kernel::Intrinsic>(stmt))
+      awaited += use->id == kernel::IntrinsicId::AwaitWord;
+    const auto* load = kernel::made_by<kernel::inst::Load>(stmt);
+    if (load &&
+        lowered.program.buffers[std::size_t(load->from.buffer)].space == kernel::Space::Argument)
+      ++(awaited > 0 ? late : loads);
+  });
+  EXPECT_GT(loads, 0);
+  EXPECT_GT(awaited, 0);
+  EXPECT_EQ(late, 0);
+}
+
 TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
   const Target target = testing::test_gpu();
   const kernel::Generator& generator = generator_of(target);
@@ -276,19 +310,24 @@ TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
       const auto inputs = testing::random_inputs(g, 5, {.special = special});
       const testing::RegionCase c =
           testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
-      const Schedule s = with(
-          generator, {{"threads", 64}, {"lanes", 1}, {"copies", 1}, {"piece", 64}, {"onepass", 1}});
-      std::vector<std::byte> first;
-      for (const int blocks : {1, 2, 7, 40}) {
-        const std::string wrong = testing::check_schedule(c, generator, s, target,
-                                                          {.workers = blocks}, /*must_lower=*/true);
-        ASSERT_TRUE(wrong.empty()) << wrong;
-        const auto bits = testing::run_region(c, generator.lower(c.region, s, target).program,
-                                              {.workers = blocks})[0]
-                              .bytes;
-        if (first.empty())
-          first = bits;
-        EXPECT_EQ(bits, first) << blocks;
+      for (const int lanes : {1, 4}) {
+        const Schedule s = with(generator, {{"threads", 64},
+                                            {"lanes", lanes},
+                                            {"copies", 1},
+                                            {"piece", 64 * lanes},
+                                            {"onepass", 1}});
+        std::vector<std::byte> first;
+        for (const int blocks : {1, 2, 7, 40}) {
+          const std::string wrong = testing::check_schedule(
+              c, generator, s, target, {.workers = blocks}, /*must_lower=*/true);
+          ASSERT_TRUE(wrong.empty()) << wrong;
+          const auto bits = testing::run_region(c, generator.lower(c.region, s, target).program,
+                                                {.workers = blocks})[0]
+                                .bytes;
+          if (first.empty())
+            first = bits;
+          EXPECT_EQ(bits, first) << blocks << " blocks, " << lanes << " lanes";
+        }
       }
     }
 }

@@ -115,7 +115,7 @@ struct Words {
   std::int64_t step = 1; ///< of the item that is awaited
 };
 
-/// The same by words: each thread awaits for itself, those of odd numbers nothing.
+/// The same by words: each thread awaits for itself.
 KernelProgram chain_of_words(const Words& c) {
   constexpr int kItems = 6;
   ProgramBuilder b("words");
