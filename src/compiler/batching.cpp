@@ -7,7 +7,6 @@
 #include "kernel/families.h"
 #include "kernel/parts.h"
 #include "support/fail.h"
-#include "support/hash.h"
 
 #include <fmt/format.h>
 
@@ -226,7 +225,7 @@ private:
     std::map<std::uint64_t, std::vector<std::size_t>> forms;
     for (std::size_t i = begin; i < end; ++i)
       if (may_be_part(regions_[i].kind)) {
-        form_[i] = form_of(regions_[i]);
+        form_[i] = kernel::form_hash(regions_[i].region);
         forms[form_[i]].push_back(i);
       }
     std::vector<bool> small(end - begin, false);
@@ -246,15 +245,6 @@ private:
         small[*i - begin] = true;
     }
     return small;
-  }
-
-  /// Regions of one form may share a code; by-value operands must be the same for that.
-  static std::uint64_t form_of(const BuiltRegion& built) {
-    std::uint64_t form = kernel::form_hash(built.region);
-    for (std::size_t o = 0; o < built.operands.size(); ++o)
-      if (built.region.operands[o].role == kernel::Role::Scalar)
-        form = combine(form, built.operands[o]);
-    return form;
   }
 
   double bytes_of(const BuiltRegion& built) const {

@@ -5,6 +5,7 @@
 // worth a worker. Parts that are equal but for their sizes are problems of one group, with one code
 // (equal_forms.h), as those of a grouped GEMM.
 #include "kernel/analysis.h"
+#include "kernel/code_length.h"
 #include "kernel/equal_forms.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
@@ -32,6 +33,8 @@ constexpr int kMostTried = 48;
 constexpr std::int64_t kWakingFactor = 8;
 /// Parts for which codes of their own are tried, each with the sizes as constants.
 constexpr std::size_t kFewParts = 16;
+/// Their length in all (code_length.h): longer ones take seconds to compile.
+constexpr std::int64_t kMostOwnCode = 4096;
 /// Codes of different forms in one kernel.
 constexpr std::size_t kMostForms = 64;
 
@@ -130,6 +133,8 @@ public:
     if (program.launch.threads == 0)
       program.launch.workers = useful_workers(begin_.back(), floordiv(work_, kWakingFactor));
     verify(program);
+    if (apart && code_length(program) > kMostOwnCode)
+      return {false, {}, "codes of their own for all parts are too long"};
     if (program.launch.threads == 0)
       return {true, std::move(program), ""};
     keep_registers(program.launch);
@@ -154,17 +159,13 @@ private:
   };
 
   /// Parts that may be problems of one group, in the order of their first ones.
-  std::vector<std::vector<const Part*>> by_form(const std::vector<Part>& parts, bool apart) const {
+  static std::vector<std::vector<const Part*>> by_form(const std::vector<Part>& parts, bool apart) {
     std::vector<std::vector<const Part*>> forms;
-    std::map<std::pair<std::uint64_t, std::vector<int>>, std::size_t> known;
+    std::map<std::uint64_t, std::size_t> known;
     for (const Part& part : parts) {
-      std::vector<int> scalars; // the same number in all problems
-      for (const int o : part.operands)
-        if (region_.operands[static_cast<std::size_t>(o)].role == Role::Scalar)
-          scalars.push_back(o);
       const std::size_t next = forms.size();
       const std::size_t form =
-          apart ? next : known.try_emplace({form_hash(part.region), scalars}, next).first->second;
+          apart ? next : known.try_emplace(form_hash(part.region), next).first->second;
       if (form == next)
         forms.emplace_back();
       forms[form].push_back(&part);
@@ -315,8 +316,8 @@ private:
     return true;
   }
 
-  /// Adds the group's code, with a buffer for each of its arguments that is another one in each
-  /// problem.
+  /// Adds the group's code, with a buffer for each of its arguments, and a scalar for each of those
+  /// by value, that is another one in each problem.
   void splice_group(const KernelProgram& own, const std::vector<const Part*>& parts,
                     const CommonForm& form, ProblemGroup& group, Piece& piece) {
     const Part& first = *parts[0];
@@ -324,14 +325,19 @@ private:
     for (std::size_t i = 0; i < first.operands.size() + first.outputs.size(); ++i) {
       const bool output = i >= first.operands.size();
       const std::size_t at = output ? i - first.operands.size() : i;
-      if (!output && first.region.operands[at].role == Role::Scalar) {
-        scalars.push_back(operand_[static_cast<std::size_t>(first.operands[at])]);
-        continue;
-      }
       std::vector<int> places;
       for (const Part* part : parts)
         places.push_back(output ? output_[static_cast<std::size_t>(part->outputs[at])]
                                 : operand_[static_cast<std::size_t>(part->operands[at])]);
+      if (!output && first.region.operands[at].role == Role::Scalar) {
+        if (std::ranges::count(places, places[0]) == std::ssize(places)) {
+          scalars.push_back(places[0]);
+        } else {
+          group.scalars.push_back(std::move(places));
+          scalars.push_back(-static_cast<int>(group.scalars.size()));
+        }
+        continue;
+      }
       std::vector<Buffer>& buffers = splice_.program().buffers;
       const auto place = static_cast<std::size_t>(places[0]);
       Buffer b;

@@ -197,7 +197,7 @@ int column_axis(const Region& region, const Passes& passes) {
                                    [&](const Output& o) { return stride_of(region, o, a) != 0; });
     if (!apart)
       continue;
-    if (const double s = vector_score(region, stages, a); best < 0 || s >= score) {
+    if (const double s = vector_score(region, stages, a, passes.reduced); best < 0 || s >= score) {
       best = a;
       score = s;
     }

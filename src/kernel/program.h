@@ -30,7 +30,9 @@ struct Constant { ///< splat over the lanes
   Scalar value;
   friend bool operator==(const Constant&, const Constant&) = default;
 };
-struct Argument { ///< scalar number `number` of the argument block, splat
+/// Scalar number `number` of the argument block, splat; where it is negative, scalar number
+/// -1 - `number` of the problem (ProblemGroup::scalars).
+struct Argument {
   int number = 0;
   friend bool operator==(const Argument&, const Argument&) = default;
 };
@@ -278,11 +280,18 @@ struct ProblemGroup {
   std::vector<int> buffers;                      ///< those of Space::Problem
   std::vector<std::vector<int>> arguments; ///< by buffer, by problem: the argument buffer that the
                                            ///< buffer is there
+  std::vector<std::vector<int>> scalars;   ///< by scalar of the problems, by problem: which scalar
+                                           ///< of the argument block it is there; all of one type
 
   std::size_t problems() const { return begin.empty() ? 0 : begin.size() - 1; }
   /// The problem that has an item; 0 <= item < begin.back().
   std::size_t problem_of(std::int64_t item) const;
 };
+
+/// The scalar of the argument block that `x` is; `group` and `problem` are those around it.
+inline int scalar_of(const inst::Argument& x, const ProblemGroup* group, std::size_t problem) {
+  return x.number >= 0 ? x.number : group->scalars.at(std::size_t(-1 - x.number)).at(problem);
+}
 
 /// Arguments: pointers in the order of the buffers with Space::Argument, dims in the order of
 /// `dims`, scalars in the order of `scalars`.

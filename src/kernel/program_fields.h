@@ -149,7 +149,7 @@ void members(A& a, InProblem& x) {
 }
 template <class A>
 void members(A& a, ProblemGroup& x) {
-  all_members(a, x.begin, x.item, x.sizes, x.values, x.buffers, x.arguments);
+  all_members(a, x.begin, x.item, x.sizes, x.values, x.buffers, x.arguments, x.scalars);
 }
 template <class A>
 void members(A& a, Stmt& x) {

@@ -121,6 +121,8 @@ private:
       out_ += fmt::format("    {}: {}\n", text(g.sizes[i]), fmt::join(g.values[i], " "));
     for (std::size_t i = 0; i < g.buffers.size(); ++i)
       out_ += fmt::format("    {}: {}\n", buffer(g.buffers[i]), fmt::join(g.arguments[i], " "));
+    for (std::size_t i = 0; i < g.scalars.size(); ++i)
+      out_ += fmt::format("    problem's s{}: {}\n", i, fmt::join(g.scalars[i], " "));
   }
 
   void product(const LibraryProduct& p) {
@@ -188,7 +190,10 @@ private:
     return std::visit(
         overloaded{
             [](const inst::Constant& c) { return c.value.str(); },
-            [](const inst::Argument& a) { return fmt::format("s{}", a.number); },
+            [](const inst::Argument& a) {
+              return a.number < 0 ? fmt::format("problem's s{}", -1 - a.number)
+                                  : fmt::format("s{}", a.number);
+            },
             [&](const inst::Index& x) { return "index " + text(x.expr); },
             [](const inst::Apply& a) {
               return (a.approximate ? "approximate " : "") + std::string(info_of(a.op).name) +

@@ -173,6 +173,13 @@ private:
       for (const int a : g.arguments[i])
         problem_buffer(p_.buffers[std::size_t(g.buffers[i])], a);
     }
+    for (const std::vector<int>& scalar : g.scalars) {
+      check(scalar.size() == problems, "a scalar of {} problems is in {}", problems, scalar.size());
+      for (const int s : scalar)
+        check(s >= 0 && std::size_t(s) < p_.scalars.size() &&
+                  p_.scalars[std::size_t(s)] == p_.scalars[std::size_t(scalar[0])],
+              "scalar {} cannot be one of the problems", s);
+    }
   }
 
   void problem_buffer(const Buffer& b, int number) const {
@@ -420,8 +427,11 @@ private:
               check(x.value.dtype == type.dtype, "a constant of another dtype");
             },
             [&](const inst::Argument& x) {
-              check(x.number >= 0 && std::size_t(x.number) < p_.scalars.size() &&
-                        p_.scalars[std::size_t(x.number)] == type.dtype,
+              check(x.number >= 0 ||
+                        (group_ && std::size_t(-1 - x.number) < group_->scalars.size()),
+                    "no scalar {} of a problem", -1 - x.number);
+              const auto number = std::size_t(scalar_of(x, group_, 0));
+              check(number < p_.scalars.size() && p_.scalars[number] == type.dtype,
                     "no scalar {} of that type", x.number);
             },
             [&](const inst::Index& x) { expr(x.expr, type.lanes); },

@@ -45,14 +45,22 @@ std::uint64_t key_of(std::uint64_t seed) {
   return key;
 }
 
+// Numbers of the formulas are part of the program; a number alone would be an argument by value.
+Tensor right(const Tensor& x, int bits) {
+  return x >> constant(DType::U64, bits);
+}
+Tensor left(const Tensor& x, int bits) {
+  return x << constant(DType::U64, bits);
+}
+
 // squares32 of Widynski 2020: four rounds of squaring the counter times the key.
 Tensor squares(const Tensor& counter, const Tensor& key) {
-  auto turned = [](const Tensor& x) { return (x >> 32) | (x << 32); };
+  auto turned = [](const Tensor& x) { return right(x, 32) | left(x, 32); };
   const Tensor y = counter * key, z = y + key;
   Tensor x = turned(y * y + y);
   x = turned(x * x + z);
   x = turned(x * x + y);
-  return (x * x + z) >> 32;
+  return right(x * x + z, 32);
 }
 
 // The value of a counter outside of traced functions.
@@ -76,13 +84,13 @@ Tensor fraction(const Tensor& bits, DType type) {
                    : type == DType::F8E4M3 ? 4
                    : type == DType::F8E5M2 ? 3
                                            : 24;
-  const Tensor whole = (bits >> (32 - keep)).to(DType::I32).to(DType::F32);
+  const Tensor whole = right(bits, 32 - keep).to(DType::I32).to(DType::F32);
   return (whole * constant(DType::F32, std::ldexp(1.0, -keep))).to(type);
 }
 
 // 53 bits of two numbers.
 Tensor fraction53(const Tensor& high, const Tensor& low) {
-  const Tensor whole = ((high >> 5) << 26) | (low >> 6);
+  const Tensor whole = left(right(high, 5), 26) | right(low, 6);
   return whole.to(DType::I64).to(DType::F64) * constant(DType::F64, std::ldexp(1.0, -53));
 }
 
@@ -182,8 +190,8 @@ Tensor randn(const Shape& shape, Generator& generator, DType dtype) {
     return radius * cos(draws[1] * constant(dtype, 2 * M_PI));
   }
   const Tensor bits = generator.bits(doubled(shape));
-  const Tensor u =
-      ((bits[0] >> 8).to(DType::I32) + 1).to(DType::F32) * constant(DType::F32, 0x1p-24);
+  const Tensor u = (right(bits[0], 8).to(DType::I32) + constant(DType::I32, 1)).to(DType::F32) *
+                   constant(DType::F32, 0x1p-24);
   const Tensor angle = fraction(bits[1], DType::F32) * constant(DType::F32, 2 * M_PI);
   return (sqrt(log(u) * constant(DType::F32, -2)) * cos(angle)).to(dtype);
 }
@@ -214,9 +222,8 @@ Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generato
   if (low < least || high - 1 > most)
     fail(ErrorKind::Value, "randint: [{}, {}) does not lie within the numbers of {}", low, high,
          name_of(dtype));
-  const Tensor scaled =
-      (generator.bits(shape) * Access::wrap(number_node(Scalar::from_bits(DType::U64, width)))) >>
-      32;
+  const Tensor scaled = right(
+      generator.bits(shape) * Access::wrap(number_node(Scalar::from_bits(DType::U64, width))), 32);
   return (scaled.to(DType::I64) + low).to(dtype);
 }
 

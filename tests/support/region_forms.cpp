@@ -104,6 +104,20 @@ const std::vector<FormCase> kForms{
        g.outputs = {g.unary(Op::Tanh, g.binary(Op::Add, x, g.broadcast(b, {m, n})))};
      },
      kSmall},
+    {"numbers_by_value",
+     [](Graph& g, auto m, auto n) {
+       const Shape s{m, n};
+       const NodeId x = g.input("x", DType::F32, s);
+       const auto number = [&](const char* name, DType type) {
+         return g.broadcast(g.input(name, type, {}, true), s);
+       };
+       const NodeId scaled = g.binary(Op::Mul, x, number("scale", DType::F32));
+       const NodeId moved =
+           g.binary(Op::Add, scaled, g.cast(number("offset", DType::BF16), DType::F32));
+       const NodeId wide = g.cast(number("wide", DType::F64), DType::F32);
+       g.outputs = {g.select(number("which", DType::Bool), moved, g.binary(Op::Max, x, wide))};
+     },
+     kSmall},
     {"long_map",
      [](Graph& g, auto m, auto n) {
        NodeId x = g.input("x", DType::F32, {m * n});

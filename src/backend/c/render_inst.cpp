@@ -65,7 +65,8 @@ void CRenderer::let(ValueId target, const Inst& inst) {
                           made = {language_.constant(x.value), false};
                         },
                         [&](const Argument& x) {
-                          define(target, false, [&](int) { return argument(x.number); });
+                          define(target, false,
+                                 [&](int) { return argument(type.dtype, scalar_number(x)); });
                         },
                         [&](const Index& x) {
                           define(target, varies(x.expr), [&](int lane) {
@@ -105,8 +106,7 @@ void CRenderer::let(ValueId target, const Inst& inst) {
              inst.op);
 }
 
-std::string CRenderer::argument(int number) const {
-  const DType type = program_.scalars[static_cast<std::size_t>(number)];
+std::string CRenderer::argument(DType type, const std::string& number) const {
   const std::string word = fmt::format("args->scalars[{}]", number);
   switch (type) {
   case DType::Bool:

@@ -47,7 +47,7 @@ private:
   void shuffle(kernel::ValueId target, const kernel::inst::Shuffle& inst, kernel::Type type);
   void reduce_lanes(kernel::ValueId target, const kernel::inst::ReduceLanes& inst);
   void store(const kernel::Store& stmt) override;
-  std::string argument(int number) const;
+  std::string argument(DType type, const std::string& number) const;
 
   /// Declares a value. `text(lane)` is one lane's: of all lanes where `varies`, else of lane 0.
   template <class F>

@@ -84,9 +84,20 @@ void Renderer::problem(const kernel::InProblem& stmt) {
          memory_type(buffer.dtype), group.buffers[b],
          argument_pointer(buffer, by_problem(arguments, number)), comment_text(buffer.name));
   }
+  for (const std::vector<int>& scalar : group.scalars) {
+    problem_scalars_.push_back(fmt::format("eg_scalar{}", names_++));
+    line("const int {} = {};", problem_scalars_.back(),
+         by_problem({scalar.begin(), scalar.end()}, number));
+  }
   block(stmt.body);
+  problem_scalars_.clear();
   index_.unbind(1 + group.sizes.size());
   close();
+}
+
+std::string Renderer::scalar_number(const kernel::inst::Argument& x) const {
+  return x.number >= 0 ? fmt::format("{}", x.number)
+                       : problem_scalars_.at(static_cast<std::size_t>(-1 - x.number));
 }
 
 std::string Renderer::by_problem(const std::vector<std::int64_t>& values,

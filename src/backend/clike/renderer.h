@@ -42,6 +42,9 @@ protected:
   virtual std::string argument_pointer(const kernel::Buffer& buffer,
                                        const std::string& number) const = 0;
 
+  /// The number of a scalar of the argument block, as text.
+  std::string scalar_number(const kernel::inst::Argument& x) const;
+
   /// The text of a lane of a value that was made; kEachLane where it is in a loop over the lanes.
   virtual std::string lane_text(kernel::ValueId id, int lane) const = 0;
 
@@ -83,6 +86,8 @@ private:
   /// An integer that has another value in each problem, for the problem whose number has the name
   /// `problem`.
   std::string by_problem(const std::vector<std::int64_t>& values, const std::string& problem);
+
+  std::vector<std::string> problem_scalars_; ///< within a problem: numbers of its scalars
 };
 
 /// The name of the program's function: an identifier made from its name and hash.

@@ -325,12 +325,20 @@ void Renderer::problem(const kernel::InProblem& stmt) {
     bases_[static_cast<std::size_t>(group.buffers[i])] = b.CreateLoad(b.getPtrTy(), slot);
     indices_.bind_buffer(group.buffers[i]);
   }
+  for (const std::vector<int>& scalar : group.scalars) {
+    const DType type = program_.scalars[static_cast<std::size_t>(scalar[0])];
+    Value* place = b.CreateGEP(b.getInt64Ty(), argument_field(2),
+                               by_problem({scalar.begin(), scalar.end()}, number));
+    problem_scalars_.push_back(
+        from_memory(b.CreateLoad(memory_element(context(), type), place), type));
+  }
   b.CreateBr(body);
   b.SetInsertPoint(body);
   block(stmt.body);
   indices_.leave();
   for (const int buffer : group.buffers)
     bases_[static_cast<std::size_t>(buffer)] = nullptr;
+  problem_scalars_.clear();
 }
 
 llvm::Value* Renderer::by_problem(std::vector<std::int64_t> values, Value* problem) {

@@ -114,6 +114,7 @@ private:
   llvm::BasicBlock* entry_ = nullptr;
   Value* fields_[5] = {}; ///< of the argument block, loaded when first needed
   std::vector<Value*> values_, variables_, bases_, scalars_;
+  std::vector<Value*> problem_scalars_; ///< within a problem
   const std::vector<bool> bf16_values_; ///< by value: a conversion to bf16 rounds nothing
   std::vector<std::pair<Expr, Value*>> dims_;
   std::map<std::vector<std::int64_t>, llvm::GlobalVariable*> tables_;

@@ -19,53 +19,55 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
     for (int l = 0; l < type.lanes; ++l)
       define(target, l, text(l));
   };
-  std::visit(
-      overloaded{
-          [&](const Constant& x) { made.assign(1, language_.constant(x.value)); },
-          [&](const Argument& x) {
-            define(target, 0,
-                   type.dtype == DType::Bool ? fmt::format("args.s[{}] != 0", x.number)
-                                             : fmt::format("eg_scalar<{}>(args.s[{}])",
-                                                           register_type(type.dtype), x.number));
-          },
-          [&](const Index& x) {
-            each_lane([&](int l) {
-              return type.dtype == DType::I64 || type.dtype == DType::I32
-                         ? fmt::format("({}){}", register_type(type.dtype), index_.text(x.expr, l))
-                         : language_.cast(index_.wide_text(x.expr, l), DType::I64, type.dtype);
-            });
-          },
-          [&](const Apply& x) { apply(target, x, type); },
-          [&](const Fma& x) {
-            const char* name = type.dtype == DType::F64 ? "fma" : "fmaf";
-            ensure(type.dtype == DType::F32 || type.dtype == DType::F64, "cuda renderer: fma of {}",
-                   name_of(type.dtype));
-            each_lane([&](int l) {
-              return fmt::format("{}({}, {}, {})", name, lane_of(x.args[0], l),
-                                 lane_of(x.args[1], l), lane_of(x.args[2], l));
-            });
-          },
-          [&](const Load& x) { load(target, x, type); },
-          [&](const Read& x) {
-            each_lane([&](int l) { return fmt::format("r{}_{}", x.variable, l); });
-          },
-          [&](const Splat& x) { made.assign(1, lane_of(x.value, 0)); },
-          [&](const Extract& x) { made.assign(1, lane_of(x.value, x.lane)); },
-          [&](const ReduceLanes& x) { reduce_lanes(target, x); },
-          [&](const Shuffle& x) {
-            const int first = program_.values[static_cast<std::size_t>(x.args.at(0))].lanes;
-            for (int from : x.lanes_from)
-              made.push_back(from < first ? lane_of(x.args[0], from)
-                                          : lane_of(x.args.at(1), from - first));
-          },
-          [&](const Test& x) {
-            each_lane([&](int l) {
-              std::string held = index_.condition(x.mask, l);
-              return held.empty() ? std::string("true") : held;
-            });
-          },
-          [&](const Intrinsic& x) { intrinsic(x, target); }},
-      inst.op);
+  std::visit(overloaded{[&](const Constant& x) { made.assign(1, language_.constant(x.value)); },
+                        [&](const Argument& x) {
+                          define(target, 0,
+                                 type.dtype == DType::Bool
+                                     ? fmt::format("args.s[{}] != 0", scalar_number(x))
+                                     : fmt::format("eg_scalar<{}>(args.s[{}])",
+                                                   register_type(type.dtype), scalar_number(x)));
+                        },
+                        [&](const Index& x) {
+                          each_lane([&](int l) {
+                            return type.dtype == DType::I64 || type.dtype == DType::I32
+                                       ? fmt::format("({}){}", register_type(type.dtype),
+                                                     index_.text(x.expr, l))
+                                       : language_.cast(index_.wide_text(x.expr, l), DType::I64,
+                                                        type.dtype);
+                          });
+                        },
+                        [&](const Apply& x) { apply(target, x, type); },
+                        [&](const Fma& x) {
+                          const char* name = type.dtype == DType::F64 ? "fma" : "fmaf";
+                          ensure(type.dtype == DType::F32 || type.dtype == DType::F64,
+                                 "cuda renderer: fma of {}", name_of(type.dtype));
+                          each_lane([&](int l) {
+                            return fmt::format("{}({}, {}, {})", name, lane_of(x.args[0], l),
+                                               lane_of(x.args[1], l), lane_of(x.args[2], l));
+                          });
+                        },
+                        [&](const Load& x) { load(target, x, type); },
+                        [&](const Read& x) {
+                          each_lane([&](int l) { return fmt::format("r{}_{}", x.variable, l); });
+                        },
+                        [&](const Splat& x) { made.assign(1, lane_of(x.value, 0)); },
+                        [&](const Extract& x) { made.assign(1, lane_of(x.value, x.lane)); },
+                        [&](const ReduceLanes& x) { reduce_lanes(target, x); },
+                        [&](const Shuffle& x) {
+                          const int first =
+                              program_.values[static_cast<std::size_t>(x.args.at(0))].lanes;
+                          for (int from : x.lanes_from)
+                            made.push_back(from < first ? lane_of(x.args[0], from)
+                                                        : lane_of(x.args.at(1), from - first));
+                        },
+                        [&](const Test& x) {
+                          each_lane([&](int l) {
+                            std::string held = index_.condition(x.mask, l);
+                            return held.empty() ? std::string("true") : held;
+                          });
+                        },
+                        [&](const Intrinsic& x) { intrinsic(x, target); }},
+             inst.op);
 }
 
 // Two roundings of f32 to a 16-bit type are one instruction.

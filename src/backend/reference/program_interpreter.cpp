@@ -582,8 +582,8 @@ private:
     return std::visit(
         overloaded{[&](const Constant& x) { return number_of(x.value); },
                    [&](const Argument& x) {
-                     return read_number(program_.scalars.at(static_cast<std::size_t>(x.number)),
-                                        &block_.scalars[x.number]);
+                     const auto n = std::size_t(kernel::scalar_of(x, group_, problem_));
+                     return read_number(program_.scalars.at(n), &block_.scalars[n]);
                    },
                    [&](const Index&) {
                      fill_symbols(code, i, lane);

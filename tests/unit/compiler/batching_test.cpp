@@ -83,6 +83,19 @@ TEST(Batching, ManySmallUpdatesAreOneLaunch) {
     EXPECT_EQ(k.parts, 1) << "a kernel for each operation";
 }
 
+// Each with a number of its own that comes by value, as lazy code has a learning rate at each use.
+TEST(Batching, UpdatesWithNumbersOfTheirOwnShareACode) {
+  Graph g;
+  for (std::int64_t size = 40; size < 90; ++size) {
+    const NodeId w = g.input("w", DType::F32, {size}), by = g.input("rate", DType::F32, {}, true);
+    g.outputs.push_back(add(g, w, mul(g, gradient(g, {size}), g.broadcast(by, {size}))));
+  }
+  const Ran ran = run_batched(g, std::vector<OutputSpec>(50));
+  ASSERT_EQ(ran.report.kernels.size(), 1u) << ran.report.text();
+  EXPECT_EQ(ran.report.kernels[0].parts, 50);
+  EXPECT_EQ(ran.report.kernels[0].schedule.find("apart"), std::string::npos);
+}
+
 TEST(Batching, SumsOfRowsAndColumnsShareALaunch) {
   Graph g;
   std::vector<OutputSpec> outputs;

@@ -22,18 +22,29 @@ Region map_of(const Shape& shape) {
   return testing::regions_of(g, testing::test_targets()[0]).at(0);
 }
 
+/// x times a number that comes by value.
+Region scaled(std::int64_t size, DType type = DType::F32) {
+  Graph g;
+  const NodeId x = g.input("x", type, {size}), by = g.input("by", type, {}, true);
+  g.outputs = {g.binary(Op::Mul, x, g.broadcast(by, {size}))};
+  return testing::regions_of(g, testing::test_targets()[0]).at(0);
+}
+
 Region sum_of(std::int64_t rows, std::int64_t columns) {
   Graph g;
   g.outputs = {g.reduce(Op::ReduceSum, g.input("x", DType::F32, {rows, columns}), {1})};
   return testing::regions_of(g, testing::test_targets()[0]).at(0);
 }
 
+int append_operand(Region& whole, const Operand& operand) {
+  whole.operands.push_back(operand);
+  return static_cast<int>(whole.operands.size()) - 1;
+}
+
 void append(Region& whole, const Region& part) {
   std::vector<int> operands;
-  for (const Operand& operand : part.operands) {
-    operands.push_back(static_cast<int>(whole.operands.size()));
-    whole.operands.push_back(operand);
-  }
+  for (const Operand& operand : part.operands)
+    operands.push_back(append_operand(whole, operand));
   add_part(whole, part, operands);
 }
 
@@ -123,6 +134,43 @@ TEST(Batch, PartsOfOneFormShareOneCode) {
   }
 }
 
+TEST(Batch, NumbersByValueMayDifferByProblem) {
+  Region own = scaled(4), shared = scaled(4);
+  append(own, scaled(9));
+  add_part(shared, scaled(9), std::vector{append_operand(shared, scaled(9).operands[0]), 1});
+  for (const Target& target : {testing::test_targets()[0], testing::test_gpu()}) {
+    const Lowered a = batch_generator().lower(own, sharing(target), target);
+    ASSERT_TRUE(a.ok) << a.reason;
+    ASSERT_EQ(a.program.groups.size(), 1u);
+    EXPECT_EQ(a.program.groups[0].scalars, (std::vector<std::vector<int>>{{0, 1}}));
+    EXPECT_NE(print(a.program).find("problem's s0"), std::string::npos) << print(a.program);
+    const Lowered b = batch_generator().lower(shared, sharing(target), target);
+    ASSERT_TRUE(b.ok) << b.reason;
+    ASSERT_EQ(b.program.groups.size(), 1u);
+    EXPECT_TRUE(b.program.groups[0].scalars.empty()) << "the same number in all problems";
+  }
+}
+
+TEST(Batch, LongCodesDoNotStandApart) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {64});
+  for (int i = 0; i < 200; ++i)
+    x = g.binary(Op::Add, g.unary(Op::Cos, x), g.broadcast(g.constant(DType::F32, i), {64}));
+  g.outputs = {x};
+  const Region longer = testing::regions_of(g, testing::test_targets()[0]).at(0);
+  Region whole = longer;
+  for (int i = 1; i < 16; ++i)
+    append(whole, longer);
+  const Target target = testing::test_gpu();
+  Schedule s = sharing(target);
+  EXPECT_TRUE(batch_generator().lower(whole, s, target).ok);
+  s.knobs["apart"] = 1;
+  const Lowered apart = batch_generator().lower(whole, s, target);
+  EXPECT_FALSE(apart.ok);
+  EXPECT_EQ(apart.reason, "codes of their own for all parts are too long");
+  EXPECT_EQ(lower_greedily(whole, target).program.groups.size(), 1u);
+}
+
 TEST(Batch, PartsWithConstantSizesMayStandApart) {
   Region whole = map_of({4});
   append(whole, map_of({9}));
@@ -146,9 +194,9 @@ TEST(Batch, PartsThatShareMemoryOfTheLaunchAreNoGroup) {
 
 /// The program of a group of three, for breaking.
 KernelProgram grouped() {
-  Region whole = map_of({4});
-  append(whole, map_of({9}));
-  append(whole, map_of({700}));
+  Region whole = scaled(4);
+  append(whole, scaled(9));
+  append(whole, scaled(700));
   const Target target = testing::test_targets()[0];
   return batch_generator().lower(whole, sharing(target), target).program;
 }
@@ -183,6 +231,16 @@ TEST(Groups, EachPromiseIsChecked) {
         group(p).arguments.pop_back();
       },
       "outside of its problems");
+  expect_refused([&](auto& p) { group(p).scalars[0].pop_back(); },
+                 "a scalar of 3 problems is in 2");
+  expect_refused([&](auto& p) { group(p).scalars[0][1] = 3; }, "scalar 3 cannot be one");
+  expect_refused([&](auto& p) { group(p).scalars.clear(); }, "no scalar 0 of a problem");
+  expect_refused(
+      [&](auto& p) {
+        p.scalars.push_back(DType::U8);
+        group(p).scalars[0][2] = 3;
+      },
+      "scalar 3 cannot be one");
   expect_refused([&](auto& p) { p.groups.clear(); }, "no group 0");
   expect_refused(
       [&](auto& p) {
