@@ -14,6 +14,8 @@ namespace {
 /// Bytes of a row of results that a warp collects before it stores them.
 constexpr int kRowBytes = 128;
 constexpr int kStagedBytes = 16;
+/// Results of a thread that are in registers before they are stored.
+constexpr int kMostHeld = 64;
 
 /// Whether the point's lanes are neighbours in an output.
 bool is_contiguous(const Region& region, const Output& out, const Point& point) {
@@ -23,6 +25,16 @@ bool is_contiguous(const Region& region, const Output& out, const Point& point) 
   });
   const auto step = coefficient_of(offset, lane_variable(point.lanes));
   return step && *step == Expr(1);
+}
+
+/// Whether the sums go through shared memory, and what is made of them is made in the order in
+/// which it is stored: results as wide as the sums take no less of that memory, and each of several
+/// would go through it in turn. Of 16 bits, all results take half of it.
+bool collects_sums(const Region& region, const ContractionForm& form) {
+  return form.accumulator == DType::F32 &&
+         std::ranges::any_of(region.outputs, [&](const Output& o) {
+           return size_of(o.dtype) >= size_of(form.accumulator);
+         });
 }
 
 } // namespace
@@ -37,6 +49,15 @@ Fragments::Fragments(Emitter& emitter, const ContractionForm& form, const GpuTil
                         [&](const Output& o) { return stride_of(r, o, axis) == 1; });
   if (!tiles.staged || !across_)
     return;
+  if (collects_sums(r, f_)) {
+    constexpr int kSumBytes = 4;
+    sums_.columns =
+        std::min(kRowBytes / kSumBytes, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
+    sums_.pitch = sums_.columns + kStagedBytes / kSumBytes;
+    sums_.buffer = b_.shared("sums", f_.accumulator,
+                             std::int64_t(t_.threads() / 32) * 16 * sums_.pitch, kStagedBytes);
+    return;
+  }
   // One piece for all outputs of one type in turn, of rows that lie in different banks: of the
   // narrowest, as neighbours of wider ones fill the memory's sectors by themselves.
   std::optional<DType> type;
@@ -62,7 +83,9 @@ Fragments::Fragments(Emitter& emitter, const ContractionForm& form, const GpuTil
 
 void Fragments::deliver(const GpuTile& tile, const Expr& row, const Expr& column,
                         std::span<const VarId> variables) {
-  if (staging_.empty())
+  if (sums_.buffer >= 0)
+    sums_first(tile, row, column, variables);
+  else if (staging_.empty())
     direct(tile, row, column, variables);
   else
     staged(tile, row, column, variables);
@@ -123,23 +146,16 @@ void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
       }
       b_.subgroup_barrier();
       const int columns = 8 * int(part.size());
-      const auto place = [&](int lanes, const Expr& number) {
-        const int across = columns / lanes;
-        return std::pair{floordiv(number, across), floormod(number, across) * Expr(lanes)};
-      };
       const auto point = [&](int lanes, const Expr& number) {
-        const auto [down, right] = place(lanes, number);
+        const auto [down, right] = place_of(number, columns, lanes);
         return point_at(r, f_, tile, row + down, column + Expr(8 * std::int64_t(first)) + right,
                         lanes);
       };
-      // Where an axis ends within 16 bytes, as an image's does, pieces are as wide as it allows.
-      int lanes = kStagedBytes / int(size_of(r.outputs[o].dtype));
-      while (lanes > 2 && !is_contiguous(r, r.outputs[o], point(lanes, lane_)))
-        lanes /= 2;
+      const int lanes = lanes_stored(std::vector{int(o)}, [&](int n) { return point(n, lane_); });
       const int across = columns / lanes;
       for (int i = 0; i < 16 * across; i += 32) {
         const Expr number = lane_ + Expr(i);
-        const auto [down, right] = place(lanes, number);
+        const auto [down, right] = place_of(number, columns, lanes);
         Point p = point(lanes, number);
         std::vector<Guard> exists;
         if (i + 32 > 16 * across)
@@ -152,6 +168,82 @@ void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
       }
     }
   }
+}
+
+std::pair<Expr, Expr> Fragments::place_of(const Expr& number, int columns, int lanes) {
+  const int across = columns / lanes;
+  return {floordiv(number, across), floormod(number, across) * Expr(lanes)};
+}
+
+// Where an axis ends within 16 bytes, as an image's does, pieces are as wide as it allows.
+int Fragments::lanes_stored(std::span<const int> outputs,
+                            const std::function<Point(int)>& point) const {
+  const Region& r = e_.region();
+  int lanes = kStagedBytes;
+  for (const int o : outputs)
+    lanes = std::min(lanes, kStagedBytes / int(size_of(r.outputs[std::size_t(o)].dtype)));
+  while (lanes > 2 && std::ranges::any_of(outputs, [&](int o) {
+           return !is_contiguous(r, r.outputs[std::size_t(o)], point(lanes));
+         }))
+    lanes /= 2;
+  return lanes;
+}
+
+// A loop, as one code then serves all columns: what is made of a sum may be long.
+void Fragments::sums_first(const GpuTile& tile, const Expr& row, const Expr& column,
+                           std::span<const VarId> variables) {
+  const Region& r = e_.region();
+  std::size_t together = std::min(variables.size(), std::size_t(sums_.columns / 8));
+  while (variables.size() % together != 0)
+    --together;
+  const int columns = 8 * int(together);
+  const Expr piece = warp_ * Expr(16 * sums_.pitch);
+  const Expr turns(std::int64_t(variables.size() / together));
+  std::vector<int> outputs; // those whose neighbours are stored at once
+  for (std::size_t o = 0; o < r.outputs.size(); ++o)
+    if (stride_of(r, r.outputs[o], f_.columns.axes.back()) == 1)
+      outputs.push_back(int(o));
+  b_.loop(Expr(0), turns, Expr(1), turns, Bind::Serial, [&](const Expr& turn) {
+    b_.subgroup_barrier(); // the last sums have been read
+    for (std::size_t first = 0; first < variables.size(); first += together) {
+      const Expr number(std::int64_t(first / together));
+      b_.when({{turn, number, number + Expr(1)}}, [&] {
+        for (int half = 0; half < 2; ++half)
+          for (std::size_t j = 0; j < together; ++j) {
+            const ValueId sums = b_.read(variables[first + j]);
+            const Expr at = piece + (floordiv(lane_, 4) + Expr(8 * half)) * Expr(sums_.pitch) +
+                            floormod(lane_, 4) * Expr(2) + Expr(8 * std::int64_t(j));
+            b_.store(sums_.buffer, at + lane_variable(2),
+                     b_.shuffle(sums, sums, {2 * half, 2 * half + 1}));
+          }
+      });
+    }
+    b_.subgroup_barrier();
+    const Expr begin = column + turn * Expr(columns);
+    const int lanes = lanes_stored(outputs, [&](int n) {
+      const auto [down, right] = place_of(lane_, columns, n);
+      return point_at(r, f_, tile, row + down, begin + right, n);
+    });
+    const int pieces = 16 * (columns / lanes);
+    const int most = std::max(1, kMostHeld / (lanes * int(r.outputs.size())));
+    for (int i = 0; i < pieces;) {
+      std::vector<Delivery> results; // of which what is read is under way at once
+      for (int n = 0; n < most && i < pieces; ++n, i += 32) {
+        const Expr number = lane_ + Expr(i);
+        const auto [down, right] = place_of(number, columns, lanes);
+        std::vector<Guard> exists;
+        if (i + 32 > pieces)
+          exists.push_back({number, Expr(0), Expr(pieces)});
+        const ValueId sums =
+            b_.load(sums_.buffer, piece + down * Expr(sums_.pitch) + right + lane_variable(lanes),
+                    lanes, exists);
+        results.push_back(results_of(e_, f_, tile, row + down, begin + right, sums, exists));
+      }
+      for (const Delivery& d : results)
+        for (std::size_t o = 0; o < r.outputs.size(); ++o)
+          e_.store(int(o), d.point, d.values[o]);
+    }
+  });
 }
 
 } // namespace egret::kernel

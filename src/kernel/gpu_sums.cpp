@@ -272,10 +272,12 @@ Point point_at(const Region& region, const ContractionForm& form, const GpuTile&
 }
 
 Delivery results_of(Emitter& emitter, const ContractionForm& form, const GpuTile& tile,
-                    const Expr& row, const Expr& column, ValueId sums) {
+                    const Expr& row, const Expr& column, ValueId sums,
+                    const std::vector<Guard>& where) {
   const Region& r = emitter.region();
   Delivery d;
   d.point = point_at(r, form, tile, row, column, emitter.builder().type_of(sums).lanes);
+  d.point.mask.insert(d.point.mask.end(), where.begin(), where.end());
   emitter.provide(
       form.stage, d.point,
       {emitter.convert({sums, form.accumulator}, r.stages[form.stage].yield_dtypes[0])});

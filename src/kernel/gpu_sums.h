@@ -105,6 +105,12 @@ private:
   };
   void direct(const GpuTile& tile, const Expr& row, const Expr& column, std::span<const VarId> v);
   void staged(const GpuTile& tile, const Expr& row, const Expr& column, std::span<const VarId> v);
+  void sums_first(const GpuTile& tile, const Expr& row, const Expr& column,
+                  std::span<const VarId> v);
+  /// A warp's elements number `number` of rows of `columns`, `lanes` at a time: row and column.
+  static std::pair<Expr, Expr> place_of(const Expr& number, int columns, int lanes);
+  /// Elements of outputs that are stored at once.
+  int lanes_stored(std::span<const int> outputs, const std::function<Point(int)>& point) const;
 
   Emitter& e_;
   ProgramBuilder& b_;
@@ -113,16 +119,18 @@ private:
   Expr warp_, lane_;
   bool across_ = true;           ///< outputs are contiguous along the columns
   std::vector<Staging> staging_; ///< by output; empty when results are stored directly
+  Staging sums_;                 ///< where not results but the sums themselves are collected
 };
 
 /// All that is made of `sums`, neighbours of a row from (row, column) on: the values of all outputs
-/// at the point, which is given back.
+/// at the point, which is given back. `where`: guards beside the tile's.
 struct Delivery {
   Point point;
   std::vector<Value> values; ///< by output
 };
 Delivery results_of(Emitter& emitter, const ContractionForm& form, const GpuTile& tile,
-                    const Expr& row, const Expr& column, ValueId sums);
+                    const Expr& row, const Expr& column, ValueId sums,
+                    const std::vector<Guard>& where = {});
 /// The point of `lanes` elements of a row, with masks where they may lie outside.
 Point point_at(const Region& region, const ContractionForm& form, const GpuTile& tile,
                const Expr& row, const Expr& column, int lanes);

@@ -155,6 +155,52 @@ TEST(GpuContraction, ResultsOfTwoTypesLeaveThroughOnePieceOfSharedMemory) {
   }
 }
 
+/// A step by the product with a moment of it: what optimizers make of a gradient. The first output
+/// is the moment, the second what is stepped, turned where `turned`, and the third the step in
+/// bf16.
+kernel::Region stepped(const Einsum& e, bool turned) {
+  return built_region([&](Graph& g) {
+    const NodeId a = input(g, "a", e.left, e, DType::BF16),
+                 b = input(g, "b", e.right, e, DType::BF16);
+    const NodeId gradient = g.cast(testing::einsum(g, a, b, e), DType::F32);
+    const Shape shape = g[gradient].shape;
+    const auto number = [&](double v) { return g.broadcast(g.constant(DType::F32, v), shape); };
+    const NodeId moment =
+        g.binary(Op::Add, g.binary(Op::Mul, g.input("moment", DType::F32, shape), number(0.9)),
+                 g.binary(Op::Mul, gradient, number(0.1)));
+    const NodeId square = g.binary(Op::Add, g.binary(Op::Mul, moment, moment), number(0.5));
+    const NodeId step = g.binary(Op::Div, moment, g.unary(Op::Sqrt, square));
+    const NodeId next = g.binary(Op::Add, g.input("weight", DType::F32, shape), step);
+    return std::vector{moment, turned ? g.permute(next, {1, 0}) : next, g.cast(step, DType::BF16)};
+  });
+}
+
+TEST(GpuContraction, SumsLeaveThroughSharedMemoryWhereMuchIsMadeOfThem) {
+  for (const bool turned : {false, true})
+    for (const auto [m, n] : {std::pair{70, 72}, {64, 64}, {37, 52}, {33, 35}}) {
+      check(stepped(sizes("mk", "kn", "mn", m, n, 64), turned), kMma + " staged=1");
+      check(stepped(sizes("mk", "nk", "mn", m, n, 64), turned), kWgmma + " staged=1");
+    }
+}
+
+TEST(GpuContraction, WhatIsMadeOfSumsIsOneCodeForAllColumnsOfATile) {
+  const kernel::Region region = stepped(sizes("mk", "kn", "mn", 512, 1024, 256), false);
+  const auto operations = [&](int columns) {
+    const std::string schedule =
+        fmt::format("gpu_contraction bm=64 bn={} staged=1 stages=2 wm=1 @mma=wgmma", columns);
+    const kernel::Lowered lowered =
+        kernel::gpu_contraction_generator().lower(region, kernel::parse_schedule(schedule), gpu());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    int count = 0;
+    kernel::each_statement(lowered.program.body, [&](const kernel::Stmt& s) {
+      const auto* let = kernel::get_if<kernel::Let>(s);
+      count += let && kernel::get_if<kernel::inst::Apply>(let->inst);
+    });
+    return count;
+  };
+  EXPECT_EQ(operations(64), operations(256));
+}
+
 TEST(GpuContraction, TilesOfTheLastWaveAreCutIntoEqualShares) {
   // 3 x 4 tiles of 5 steps: 10 whole ones and 10 steps of two tiles for 5 blocks, or all 60 for 7.
   const kernel::Region product =
