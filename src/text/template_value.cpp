@@ -438,6 +438,8 @@ private:
 } // namespace
 
 Value from_json(std::string_view json, const std::string& name) {
+  if (const std::string reason = zero_byte_reason(json); !reason.empty())
+    fail(ErrorKind::Parse, "{}: not JSON: {}", name, reason);
   Reader reader(name);
   nlohmann::json::sax_parse(json, &reader);
   return std::move(reader.result);
