@@ -118,6 +118,7 @@ std::vector<Value> split_spaces(std::string_view text, std::int64_t most, Budget
   std::vector<Value> out;
   while (!(text = stripped(text, std::nullopt, true, false)).empty()) {
     budget.charge(1);
+    budget.check_items(out.size() + 1);
     if (most >= 0 && static_cast<std::int64_t>(out.size()) == most) {
       out.emplace_back(stripped(text, std::nullopt, false, true));
       break;
@@ -139,6 +140,7 @@ std::vector<std::string_view> parts_of(std::string_view text, std::string_view s
     if (at == std::string_view::npos)
       break;
     budget.charge(1);
+    budget.check_items(parts.size() + 2);
     parts.push_back(text.substr(0, at));
     text.remove_prefix(at + separator.size());
   }
@@ -171,6 +173,7 @@ std::vector<Value> lines_of(std::string_view text, bool keep, Budget& budget) {
   std::vector<Value> out;
   for (std::size_t begin = 0; begin < text.size();) {
     budget.charge(1);
+    budget.check_items(out.size() + 1);
     std::size_t end = begin, at = begin;
     bool broken = false;
     while (at < text.size() && !broken) {

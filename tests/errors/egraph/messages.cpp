@@ -54,8 +54,9 @@ TEST(Rejected, ValuesThatGrowWithoutEnd) {
       EGraph().run_program(program);
       ADD_FAILURE() << "was accepted: " << program.substr(0, 100);
     } catch (const SourceError& error) {
-      EXPECT_NE(std::string_view(error.what()).find("primitive failed"), std::string_view::npos)
-          << error.what();
+      const std::string_view what = error.what();
+      EXPECT_NE(what.find("primitive failed"), std::string_view::npos) << what;
+      EXPECT_LT(what.size(), 2000U); // values of megabytes are not shown whole
     }
 }
 
