@@ -6,13 +6,16 @@
 #include "compiler/plan_runner.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
+#include "support/fail.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <optional>
+#include <stdexcept>
 
 namespace egret::compiler {
 
@@ -292,9 +295,19 @@ std::vector<HostArray> random_inputs(const ir::Graph& graph, std::uint64_t seed)
         bindings.bind(dim, std::max(least, std::min(kUsual, dim.upper()) / step * step),
                       node.attrs.name);
       }
-    HostArray array(node.dtype, bindings.values_of(node.shape));
-    array.bytes = reference::random_array(node.dtype, array.size(), 0, false, random).bytes;
-    arrays.push_back(std::move(array));
+    const reference::Dims dims = bindings.values_of(node.shape);
+    try {
+      HostArray array(node.dtype, dims);
+      array.bytes = reference::random_array(node.dtype, array.size(), 0, false, random).bytes;
+      arrays.push_back(std::move(array));
+    } catch (const std::exception& error) {
+      // Of vectors that the machine, or the library, has no room for.
+      if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr &&
+          dynamic_cast<const std::length_error*>(&error) == nullptr)
+        throw;
+      fail(ErrorKind::Memory, "input '{}': {}[{}] is more than memory holds", node.attrs.name,
+           name_of(node.dtype), fmt::join(dims, ","));
+    }
   }
   return arrays;
 }

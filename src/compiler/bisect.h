@@ -33,7 +33,8 @@ BisectReport bisect(const ir::Graph& graph, std::span<const backend::reference::
                     const Options& options, backend::Device& device, KernelCache& cache);
 
 /// Random arrays for the graph's inputs, by slot: floats in -2..2, small integers. Symbols of
-/// shapes get the same value everywhere, 8 where that is allowed.
+/// shapes get the same value everywhere, 8 where that is allowed. Error(Memory) names the input
+/// that memory does not hold.
 std::vector<backend::reference::HostArray> random_inputs(const ir::Graph& graph,
                                                          std::uint64_t seed);
 

@@ -2,6 +2,7 @@
 #include "egret/functional.h"
 #include "egret/io.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 
 namespace egret::data {
 
@@ -9,7 +10,7 @@ namespace {
 
 std::filesystem::path plain_or_gz(const std::filesystem::path& folder, const std::string& name) {
   for (const char* ending : {"", ".gz"})
-    if (auto path = folder / (name + ending); std::filesystem::exists(path))
+    if (auto path = folder / (name + ending); path_exists(path))
       return path;
   fail(ErrorKind::File, "digits: neither {0} nor {0}.gz is in {1}", name, folder.string());
 }

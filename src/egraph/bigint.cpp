@@ -7,8 +7,6 @@
 namespace egret::egraph {
 namespace {
 constexpr std::uint64_t kBase = std::uint64_t{1} << 32;
-// Shifts and powers beyond this many bits fail instead of taking all memory.
-constexpr std::uint64_t kMostBits = std::uint64_t{1} << 26;
 } // namespace
 
 BigInt::BigInt(std::int64_t x) : negative_(x < 0) {
@@ -171,6 +169,18 @@ BigInt operator*(const BigInt& a, const BigInt& b) {
   return BigInt::make(std::move(out), a.negative_ != b.negative_);
 }
 
+/// The limbs of a shifted right by `count` bits.
+BigInt::Limbs BigInt::high_bits(const Limbs& a, std::uint64_t count) {
+  Limbs out;
+  const unsigned shift = count % 32;
+  for (std::size_t i = count / 32; i < a.size(); ++i) {
+    const std::uint32_t above = shift == 0 || i + 1 == a.size() ? 0 : a[i + 1] << (32 - shift);
+    out.push_back(a[i] >> shift | above);
+  }
+  trim(out);
+  return out;
+}
+
 void BigInt::divide(const BigInt& a, const BigInt& b, BigInt& quotient, BigInt& remainder) {
   if (b.limbs_.size() == 1) { // by one limb, from the top
     Limbs q(a.limbs_.size());
@@ -185,9 +195,16 @@ void BigInt::divide(const BigInt& a, const BigInt& b, BigInt& quotient, BigInt& 
     remainder = make({static_cast<std::uint32_t>(rest)}, negative);
     return;
   }
-  // Binary long division: simple, and these numbers are short.
-  Limbs q(a.limbs_.size(), 0), rest;
-  for (std::uint64_t bit = a.bits(); bit-- > 0;) {
+  if (compare(a.limbs_, b.limbs_) < 0) {
+    remainder = a;
+    quotient = {};
+    return;
+  }
+  // Binary long division, from the first bits of a that may be as large as b.
+  Limbs q(a.limbs_.size(), 0);
+  const std::uint64_t first = a.bits() - b.bits() + 1;
+  Limbs rest = high_bits(a.limbs_, first);
+  for (std::uint64_t bit = first; bit-- > 0;) {
     std::uint32_t carry = a.limbs_[bit / 32] >> (bit % 32) & 1;
     for (std::uint32_t& limb : rest) {
       std::uint32_t top = limb >> 31;
@@ -208,7 +225,7 @@ void BigInt::divide(const BigInt& a, const BigInt& b, BigInt& quotient, BigInt& 
 }
 
 BigInt BigInt::shifted_left(std::uint64_t count) const {
-  if (is_zero() || count > kMostBits)
+  if (is_zero())
     return {};
   Limbs out(count / 32, 0);
   std::uint32_t carry = 0;

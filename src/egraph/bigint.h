@@ -21,6 +21,9 @@ public:
   bool is_negative() const { return negative_; }
   /// Number of bits of the magnitude; 0 for zero.
   std::uint64_t bits() const;
+  /// Primitives make no longer numbers. The time of a product, a quotient and a greatest common
+  /// divisor grows with the square of the length; of this one it is about a second.
+  static constexpr std::uint64_t kMostBits = std::uint64_t{1} << 17;
   std::string to_string() const;
   double to_double() const;
   /// The value where it fits 64 bits.
@@ -49,6 +52,7 @@ private:
   static int compare(const Limbs& a, const Limbs& b);
   static Limbs add(const Limbs& a, const Limbs& b);
   static Limbs subtract(const Limbs& a, const Limbs& b); ///< a >= b
+  static Limbs high_bits(const Limbs& a, std::uint64_t count);
   static void trim(Limbs& limbs);
   static BigInt make(Limbs limbs, bool negative);
   Limbs twos_complement(std::size_t limbs) const;

@@ -59,14 +59,30 @@ struct Codec<BigRat> {
   static Value to(Pools& pools, const BigRat& x) { return pools.from_rat(x); }
 };
 
+/// A primitive whose result is larger fails, so that a program that doubles a value again and again
+/// ends in a message and not in all memory. Numbers also bound the time of the next operation.
+inline constexpr std::size_t kMostText = std::size_t{1} << 24;     ///< bytes of a string
+inline constexpr std::size_t kMostElements = std::size_t{1} << 24; ///< words of a container
+template <class T>
+bool fits(const T& result) {
+  if constexpr (std::is_same_v<T, std::string>)
+    return result.size() <= kMostText;
+  else if constexpr (std::is_same_v<T, BigInt>)
+    return result.bits() <= BigInt::kMostBits;
+  else if constexpr (std::is_same_v<T, BigRat>)
+    return fits(result.numerator()) && fits(result.denominator());
+  else
+    return true;
+}
+
 /// The result of a primitive that holds or fails.
 using Holds = std::optional<Unit>;
 inline Holds when(bool condition) {
   return condition ? Holds(Unit{}) : std::nullopt;
 }
 
-/// Declares the primitive `name` from a function of plain C++ types; an empty optional means that
-/// it fails.
+/// Declares the primitive `name` from a function of plain C++ types; an empty optional, or a
+/// result that does not fit, means that it fails.
 template <class R, class... Args>
 void define(Signature& signature, const std::string& name, R (*function)(Args...)) {
   Primitive primitive;
@@ -82,10 +98,12 @@ void define(Signature& signature, const std::string& name, R (*function)(Args...
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       R result = function(Codec<std::remove_cvref_t<Args>>::from(context.pools, args[I])...);
       if constexpr (requires(R r) { r.has_value(); }) {
-        if (!result)
+        if (!result || !fits(*result))
           return false;
         out = Codec<typename R::value_type>::to(context.pools, *result);
       } else {
+        if (!fits(result))
+          return false;
         out = Codec<R>::to(context.pools, result);
       }
       return true;

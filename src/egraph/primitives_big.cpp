@@ -60,7 +60,9 @@ void add_bigint(Signature& s) {
   define(
       s, "bigint", +[](std::int64_t a) { return BigInt(a); });
   define(
-      s, "from-string", +[](const std::string& text) { return BigInt::parse(text); });
+      s, "from-string", +[](const std::string& text) {
+        return text.size() <= BigInt::kMostBits / 3 ? BigInt::parse(text) : std::nullopt;
+      });
   define(
       s, "+", +[](Big a, Big b) { return a + b; });
   define(
@@ -79,8 +81,9 @@ void add_bigint(Signature& s) {
       s, "^", +[](Big a, Big b) { return BigInt::bitwise(BigInt::Bitwise::Xor, a, b); });
   define(
       s, "<<", +[](Big a, std::int64_t n) -> MaybeBigInt {
-        return n >= 0 && n < (1 << 26) ? MaybeBigInt(a.shifted_left(static_cast<std::uint64_t>(n)))
-                                       : std::nullopt;
+        const auto count = static_cast<std::uint64_t>(n);
+        return n >= 0 && count <= BigInt::kMostBits ? MaybeBigInt(a.shifted_left(count))
+                                                    : std::nullopt;
       });
   define(
       s, ">>", +[](Big a, std::int64_t n) -> MaybeBigInt {

@@ -44,7 +44,8 @@ public:
           Content content;
           if (starts)
             content.assign(pool[args[0]].begin(), pool[args[0]].end());
-          if (!edit(context, content, std::span<const Value>(args, count)))
+          if (!edit(context, content, std::span<const Value>(args, count)) ||
+              content.size() > kMostElements)
             return false;
           normalize(kind, content);
           out = pool.intern(content);
@@ -124,6 +125,8 @@ void add_vec(Signature& s, SortId self) {
           [d](PrimContext& context, Content& c, auto args) {
             for (std::size_t i = 1; i < args.size(); ++i) {
               auto more = d.other(context, args[i]);
+              if (c.size() + more.size() > kMostElements)
+                return false;
               c.insert(c.end(), more.begin(), more.end());
             }
             return true;
@@ -308,8 +311,11 @@ void add_multiset(Signature& s, SortId self) {
           [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
             ContainerPool& inner = context.pools.containers(static_cast<std::uint32_t>(element));
             Content sum;
-            for (Value part : d.other(context, args[0]))
+            for (Value part : d.other(context, args[0])) {
+              if (sum.size() + inner[part].size() > kMostElements)
+                return false;
               sum.insert(sum.end(), inner[part].begin(), inner[part].end());
+            }
             normalize(SortKind::MultiSet, sum);
             out = inner.intern(sum);
             return true;

@@ -1,6 +1,7 @@
 // Strings, and showing numbers as strings.
 #include "egraph/primitives.h"
 #include "egraph/print.h"
+#include "support/find_text.h"
 
 namespace egret::egraph {
 
@@ -12,8 +13,11 @@ void add_text_primitives(Signature& s) {
   concat.result = sorts::kString;
   concat.body = [](PrimContext& context, const Value* args, std::size_t count, Value& out) {
     std::string text;
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; i < count; ++i) {
       text += context.pools.to_string(args[i]);
+      if (!fits(text))
+        return false;
+    }
     out = context.pools.from_string(text);
     return true;
   };
@@ -23,20 +27,24 @@ void add_text_primitives(Signature& s) {
         std::int64_t count = 0;
         if (pattern.empty())
           return static_cast<std::int64_t>(text.size() + 1);
-        for (std::size_t at = text.find(pattern); at != std::string::npos;
-             at = text.find(pattern, at + pattern.size()))
+        for (std::size_t at = find_text(text, pattern); at != std::string::npos;
+             at = find_text(text, pattern, at + pattern.size()))
           ++count;
         return count;
       });
   define(
-      s, "replace", +[](const std::string& text, const std::string& from, const std::string& to) {
+      s, "replace",
+      +[](const std::string& text, const std::string& from,
+          const std::string& to) -> std::optional<std::string> {
         if (from.empty())
           return text;
         std::string out;
         std::size_t start = 0;
-        for (std::size_t at = text.find(from); at != std::string::npos;
-             at = text.find(from, start)) {
+        for (std::size_t at = find_text(text, from); at != std::string::npos;
+             at = find_text(text, from, start)) {
           out.append(text, start, at - start).append(to);
+          if (!fits(out))
+            return std::nullopt;
           start = at + from.size();
         }
         return out.append(text, start);

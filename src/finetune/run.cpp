@@ -5,6 +5,7 @@
 #include "finetune/rows.h"
 #include "finetune/trainer.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 
 #include <algorithm>
 #include <cmath>
@@ -49,7 +50,7 @@ void require_valid(const Options& o) {
 void require_out(const std::filesystem::path& out, bool resume) {
   if (!resume)
     require_new_folder(out);
-  else if (!std::filesystem::exists(out / kCheckpoint))
+  else if (!path_exists(out / kCheckpoint))
     fail(ErrorKind::File, "{}: there is no {}: nothing to resume", out.string(), kCheckpoint);
 }
 

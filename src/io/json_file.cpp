@@ -23,6 +23,8 @@ nlohmann::json read_json_object(const std::filesystem::path& path) {
       file.fail(0, "values are nested more than {} deep", kMostDepth);
     return true;
   };
+  if (const std::string reason = zero_byte_reason(text); !reason.empty())
+    file.fail(text.find('\0'), "not JSON: {}", reason);
   nlohmann::json value;
   try {
     value = nlohmann::json::parse(text, shallow);

@@ -272,6 +272,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
                                            const std::filesystem::path& path) {
   if (json.empty() || json.front() != '{')
     fail_at(kFormat, path, 8, "the header does not start with '{{'");
+  if (const std::string reason = zero_byte_reason(json); !reason.empty())
+    fail_at(kFormat, path, 8 + json.find('\0'), "the header is not JSON: {}", reason);
   std::size_t count = 0;
   Handler handler(path, count);
   nlohmann::json::sax_parse(Cursor(json.data(), &count), Cursor(json.data() + json.size(), &count),

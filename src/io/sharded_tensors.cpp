@@ -3,6 +3,7 @@
 #include "io/json_file.h"
 #include "io/tensor_bytes.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -38,8 +39,8 @@ std::map<std::string, std::string> weight_map(const std::filesystem::path& index
 
 ShardedTensors::ShardedTensors(const std::filesystem::path& folder) : folder_(folder) {
   const std::filesystem::path index = folder / kIndex, single = folder / kSingle;
-  if (!std::filesystem::exists(index)) {
-    if (!std::filesystem::exists(single))
+  if (!path_exists(index)) {
+    if (!path_exists(single))
       fail(ErrorKind::File, "{}: neither {} nor {} is there", folder.string(), kSingle, kIndex);
     shards_.push_back({single, SafetensorsFile(single)});
     for (const TensorInfo& info : shards_[0].file.tensors())

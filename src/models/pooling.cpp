@@ -2,6 +2,7 @@
 
 #include "egret/functional.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 #include "support/read_text.h"
 #include "text/json_fields.h"
@@ -47,10 +48,10 @@ void require_known_modules(const std::filesystem::path& file) {
 } // namespace
 
 Pooling pooling_in(const std::filesystem::path& folder) {
-  if (const auto modules = folder / "modules.json"; std::filesystem::exists(modules))
+  if (const auto modules = folder / "modules.json"; path_exists(modules))
     require_known_modules(modules);
   const std::filesystem::path file = folder / "1_Pooling" / "config.json";
-  if (!std::filesystem::exists(file))
+  if (!path_exists(file))
     return Pooling::Mean;
   const nlohmann::json json = text::parse_json(read_text(file), file.string());
   const text::Field config(json, file.string() + ": ");

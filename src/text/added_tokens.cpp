@@ -1,5 +1,6 @@
 #include "text/added_tokens.h"
 
+#include "support/fail.h"
 #include "support/printable.h"
 #include "text/characters.h"
 #include "text/utf8.h"
@@ -20,6 +21,9 @@ void AddedTokens::read(const Field& list, const Vocabulary& model) {
     token.normalized = field.flag_or("normalized", !token.special);
     if (token.content.empty())
       continue;
+    if (token.content.size() > kMostTokenBytes)
+      field.refuse(fmt::format("a token of {} bytes; {} are the most", token.content.size(),
+                               kMostTokenBytes));
     if (const auto known = ids_.find(token.content)) { // the last one says how it is matched
       token.id = *known;
       tokens_[static_cast<std::size_t>(by_id_[static_cast<std::size_t>(*known)])] = token;
@@ -46,6 +50,9 @@ void AddedTokens::prepare(const Normalizer* normalizer) {
       std::string text = token.content;
       if (token.normalized && normalizer != nullptr)
         normalizer->apply(text, scratch);
+      if (text.size() > kMostTokenBytes)
+        fail(ErrorKind::File, "tokenizer: the added token '{}' has {} bytes when it is normalized",
+             printable(token.content), text.size());
       (token.normalized ? normalized_ : raw_).add(text, static_cast<std::uint32_t>(i));
     }
 }

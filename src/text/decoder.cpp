@@ -209,16 +209,23 @@ private:
 
 class ReplaceState final : public DecoderState {
 public:
-  ReplaceState(DecodeMode, std::shared_ptr<const Pattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceState(DecodeMode, std::shared_ptr<const Pattern> pattern, std::string content,
+               std::string path)
+      : pattern_(std::move(pattern)), content_(std::move(content)), path_(std::move(path)) {}
   void push(DecodedPart& token, DecodedParts& out) override {
-    pattern_->replace_all(token.text, content_, scratch_);
+    const std::size_t most = token.text.size() + kMostAdded;
+    pattern_->replace_all(token.text, content_, scratch_, [&](std::size_t bytes) {
+      if (bytes > most)
+        fail(ErrorKind::Value, "{}: it makes a text of more than {} bytes of one token", path_,
+             most);
+    });
     out.push_back(std::move(token));
   }
 
 private:
+  static constexpr std::size_t kMostAdded = 65536; ///< bytes to one token
   std::shared_ptr<const Pattern> pattern_;
-  std::string content_;
+  std::string content_, path_;
   RegexScratch scratch_;
 };
 
@@ -325,7 +332,7 @@ void add_decoders(const Field& field, Decoders& decoders) {
         decoder_of<WordPieceState>(field.text_or("prefix", "##"), field.flag_or("cleanup", true)));
   } else if (type == "Replace") {
     decoders.push_back(decoder_of<ReplaceState>(std::make_shared<const Pattern>(field["pattern"]),
-                                                field["content"].text()));
+                                                field["content"].text(), field.path()));
   } else if (type == "Strip") {
     const std::string content = field.text_or("content", " ");
     if (count_chars(content) != 1)

@@ -133,6 +133,8 @@ Json parsed_as(std::string_view text, const std::string& name) {
   if (std::is_same_v<Json, nlohmann::ordered_json> && extent.members > kMostMembers)
     fail(ErrorKind::File, "{}: an object of {} members, {} are allowed", name, extent.members,
          kMostMembers);
+  if (const std::string reason = zero_byte_reason(text); !reason.empty())
+    fail(ErrorKind::File, "{}: not JSON: {}", name, reason);
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::exception& error) {

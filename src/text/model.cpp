@@ -53,6 +53,9 @@ public:
     unknown_ = vocabulary_.find(unknown_name_).value_or(-1);
     for (Id id = 0; id < vocabulary_.end(); ++id)
       longest_ = std::max(longest_, vocabulary_.token(id).value_or("").size());
+    if (std::max(longest_, prefix_.size()) > kMostTokenBytes)
+      model.refuse(fmt::format("a token or prefix of {} bytes; {} are the most",
+                               std::max(longest_, prefix_.size()), kMostTokenBytes));
   }
 
   void tokenize(std::string_view piece, std::vector<Id>& out, ModelScratch&) const override {

@@ -17,18 +17,9 @@ Pattern::Pattern(const Field& field) {
     literal_ = field["String"].text();
 }
 
-void Pattern::replace_all(std::string& text, std::string_view content,
-                          RegexScratch& scratch) const {
-  std::string out;
-  std::size_t copied = 0;
-  each(text, scratch, [&](Range m) {
-    out.append(text, copied, m.begin - copied).append(content);
-    copied = m.end;
-  });
-  if (copied == 0 && out.empty())
-    return;
-  out.append(text, copied);
-  text = std::move(out);
+void Normalizer::check(std::size_t bytes, std::size_t most) const {
+  if (bytes > most)
+    fail(ErrorKind::Value, "{}: it makes a text of more than {} bytes", path_, most);
 }
 
 namespace {
@@ -36,11 +27,15 @@ namespace {
 /// A normalizer that one function describes.
 class Function final : public Normalizer {
 public:
-  explicit Function(std::function<void(std::string&)> run) : run_(std::move(run)) {}
-  void apply(std::string& text, RegexScratch&) const override { run_(text); }
+  Function(const Field& field, std::function<void(std::string&)> function)
+      : Normalizer(field), function_(std::move(function)) {}
+  void run(std::string& text, RegexScratch&, std::size_t most) const override {
+    function_(text);
+    check(text.size(), most);
+  }
 
 private:
-  std::function<void(std::string&)> run_;
+  std::function<void(std::string&)> function_;
 };
 
 /// Every character is replaced by what `map(out, c)` appends.
@@ -120,9 +115,9 @@ void bert(std::string& text, BertOptions options) {
 class Replace final : public Normalizer {
 public:
   explicit Replace(const Field& field)
-      : pattern_(field["pattern"]), content_(field["content"].text()) {}
-  void apply(std::string& text, RegexScratch& scratch) const override {
-    pattern_.replace_all(text, content_, scratch);
+      : Normalizer(field), pattern_(field["pattern"]), content_(field["content"].text()) {}
+  void run(std::string& text, RegexScratch& scratch, std::size_t most) const override {
+    pattern_.replace_all(text, content_, scratch, [&](std::size_t bytes) { check(bytes, most); });
   }
 
 private:
@@ -130,15 +125,28 @@ private:
   std::string content_;
 };
 
+class Prepend final : public Normalizer {
+public:
+  explicit Prepend(const Field& field) : Normalizer(field), lead_(field["prepend"].text()) {}
+  void run(std::string& text, RegexScratch&, std::size_t most) const override {
+    check(text.size() + lead_.size(), most);
+    if (!text.empty())
+      text.insert(0, lead_);
+  }
+
+private:
+  std::string lead_;
+};
+
 class Sequence final : public Normalizer {
 public:
-  explicit Sequence(const Field& field) {
+  explicit Sequence(const Field& field) : Normalizer(field) {
     for (const Field& part : field["normalizers"].items())
       parts_.push_back(make_normalizer(part));
   }
-  void apply(std::string& text, RegexScratch& scratch) const override {
+  void run(std::string& text, RegexScratch& scratch, std::size_t most) const override {
     for (const auto& part : parts_)
-      part->apply(text, scratch);
+      part->run(text, scratch, most);
   }
 
 private:
@@ -149,7 +157,7 @@ private:
 
 std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   const std::string& type = field["type"].text();
-  auto function = [](auto run) { return std::make_unique<Function>(run); };
+  auto function = [&](auto run) { return std::make_unique<Function>(field, run); };
   const std::pair<const char*, NormalForm> forms[] = {{"NFC", NormalForm::NFC},
                                                       {"NFD", NormalForm::NFD},
                                                       {"NFKC", NormalForm::NFKC},
@@ -171,10 +179,7 @@ std::unique_ptr<Normalizer> make_normalizer(const Field& field) {
   if (type == "ByteLevel")
     return function([](std::string& text) { text = to_alphabet(text); });
   if (type == "Prepend")
-    return function([lead = field["prepend"].text()](std::string& text) {
-      if (!text.empty())
-        text.insert(0, lead);
-    });
+    return std::make_unique<Prepend>(field);
   if (type == "BertNormalizer") {
     const bool lower = field.flag_or("lowercase", true);
     const BertOptions options = {field.flag_or("clean_text", true),

@@ -1,6 +1,7 @@
 // Normalizers: what is done to text before it is split.
 #pragma once
 
+#include "support/find_text.h"
 #include "text/json_fields.h"
 #include "text/regex.h"
 
@@ -11,9 +12,26 @@ namespace egret::text {
 
 class Normalizer {
 public:
+  /// The field that describes it begins messages.
+  explicit Normalizer(const Field& field) : path_(field.path()) {}
   virtual ~Normalizer() = default;
-  /// Valid UTF-8 in place.
-  virtual void apply(std::string& text, RegexScratch& scratch) const = 0;
+
+  /// Valid UTF-8 in place. Error(Value) where it becomes longer than most_normalized() says.
+  void apply(std::string& text, RegexScratch& scratch) const {
+    run(text, scratch, most_normalized(text.size()));
+  }
+  /// The same with `most` bytes at any time.
+  virtual void run(std::string& text, RegexScratch& scratch, std::size_t most) const = 0;
+
+  /// Bytes that a text may become: NFKC makes 11 of one at most, replacements that a file
+  /// describes could double a text any number of times.
+  static std::size_t most_normalized(std::size_t bytes) { return 65536 + 64 * bytes; }
+
+protected:
+  void check(std::size_t bytes, std::size_t most) const;
+
+private:
+  std::string path_;
 };
 
 /// From "normalizer" of tokenizer.json.
@@ -32,11 +50,26 @@ public:
       return;
     }
     for (std::size_t at = 0;
-         !literal_.empty() && (at = text.find(literal_, at)) != std::string_view::npos;
+         !literal_.empty() && (at = find_text(text, literal_, at)) != std::string_view::npos;
          at += literal_.size())
       visit(Range{at, at + literal_.size()});
   }
-  void replace_all(std::string& text, std::string_view content, RegexScratch& scratch) const;
+  /// Calls check(bytes) with the length of the result as it grows.
+  template <class Check>
+  void replace_all(std::string& text, std::string_view content, RegexScratch& scratch,
+                   Check&& check) const {
+    std::string out;
+    std::size_t copied = 0;
+    each(text, scratch, [&](Range m) {
+      check(out.size() + (m.begin - copied) + content.size());
+      out.append(text, copied, m.begin - copied).append(content);
+      copied = m.end;
+    });
+    if (copied == 0 && out.empty())
+      return;
+    out.append(text, copied);
+    text = std::move(out);
+  }
 
 private:
   std::string literal_;

@@ -1,5 +1,6 @@
 #include "text/post_processor.h"
 
+#include <fmt/format.h>
 #include <string>
 
 namespace egret::text {
@@ -35,11 +36,13 @@ void PostProcessor::add(const Field& field) {
 
 void PostProcessor::add_template(const Field& field) {
   std::vector<Id> made;
+  std::size_t texts = 0;
   for (const Field& piece : field["single"].items()) {
     if (const auto text = piece.find("Sequence")) {
       if ((*text)["id"].text() != "A")
         text->refuse("a template for one text has the sequence A only");
       made.push_back(kText);
+      ++texts;
       continue;
     }
     const Field name = piece["SpecialToken"]["id"];
@@ -50,6 +53,10 @@ void PostProcessor::add_template(const Field& field) {
     for (const Field& id : (*token)["ids"].items())
       made.push_back(read_id(id));
   }
+  // Each template multiplies the tokens of the text.
+  copies_ *= texts;
+  if (texts > kMostCopies || copies_ > kMostCopies)
+    field.refuse(fmt::format("the tokens of a text more than {} times", kMostCopies));
   templates_.push_back(std::move(made));
 }
 

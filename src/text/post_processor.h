@@ -26,6 +26,8 @@ private:
   void add(const Field& field);
   void add_template(const Field& field);
 
+  static constexpr std::size_t kMostCopies = 16; ///< of a text; published templates have it once
+  std::size_t copies_ = 1;
   std::vector<std::vector<Id>> templates_; ///< ids, and kText where the text goes
 };
 

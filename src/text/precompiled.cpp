@@ -34,7 +34,7 @@ std::string from_base64(const Field& field) {
 
 class Precompiled final : public Normalizer {
 public:
-  explicit Precompiled(const Field& field) {
+  explicit Precompiled(const Field& field) : Normalizer(field) {
     const Field map = field["precompiled_charsmap"];
     const std::string bytes = from_base64(map);
     auto word = [&](std::size_t at) {
@@ -55,10 +55,11 @@ public:
       map.refuse("its replacements are not UTF-8");
   }
 
-  void apply(std::string& text, RegexScratch&) const override {
+  void run(std::string& text, RegexScratch&, std::size_t most) const override {
     std::string out;
     out.reserve(text.size());
     for (std::string_view rest = text; !rest.empty();) {
+      check(out.size(), most);
       std::string_view cluster = rest.substr(0, grapheme_bytes(rest));
       rest.remove_prefix(cluster.size());
       // Short clusters are looked up whole, then by character.
@@ -71,6 +72,7 @@ public:
       while (!cluster.empty()) {
         const std::string_view character = cluster.substr(0, utf8_length(cluster[0]));
         out += find(character).value_or(character);
+        check(out.size(), most);
         cluster.remove_prefix(character.size());
       }
     }

@@ -11,6 +11,8 @@ namespace egret::text {
 
 using Id = std::int32_t;
 inline constexpr Id kMostIds = 1 << 22; ///< no vocabulary is as large
+/// Of a token that is looked for at each place of a text; published ones have at most some hundred.
+inline constexpr std::size_t kMostTokenBytes = 1024;
 
 /// 64-bit keys to 64-bit values, by linear probing. The key ~0 is reserved.
 class KeyTable {

@@ -3,6 +3,7 @@
 #include "text/template_calls.h"
 #include "text/utf8.h"
 
+#include "support/find_text.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -246,6 +247,14 @@ Value round(Calls& c, const Value& v, const Args& a) {
   return std::nearbyint(scaled) / scale;
 }
 
+/// Of an indentation; one below 0 is none, as in Python.
+std::size_t spaces(Calls& c, const Value& width, std::int64_t most) {
+  const std::int64_t asked = c.integer(width, "indent");
+  if (asked > most)
+    c.budget.refuse(fmt::format("an indentation of {} spaces; {} is the most", asked, most));
+  return static_cast<std::size_t>(std::max<std::int64_t>(asked, 0));
+}
+
 Value tojson(Calls& c, const Value& v, const Args& a) {
   JsonStyle style;
   const auto ascii = a.find(0, "ensure_ascii"), indent = a.find(1, "indent"),
@@ -253,7 +262,7 @@ Value tojson(Calls& c, const Value& v, const Args& a) {
   style.ascii = ascii && ascii->truth();
   style.sorted = sorted && sorted->truth();
   if (indent && !indent->none() && !indent->undefined()) {
-    style.indent = static_cast<int>(std::clamp<std::int64_t>(c.integer(*indent, "indent"), 0, 64));
+    style.indent = static_cast<int>(spaces(c, *indent, 64));
     style.item_separator.assign(1, ',');
   }
   if (separators && separators->is_list() && separators->list().items.size() == 2) {
@@ -267,11 +276,8 @@ Value indent(Calls& c, const Value& v, const Args& a) {
   const Value width = a.find(0, "width").value_or(std::int64_t{4});
   const bool first = a.find(1, "first").value_or(false).truth(),
              blank = a.find(2, "blank").value_or(false).truth();
-  const std::string lead = width.is_text()
-                               ? width.text()
-                               : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(
-                                                 c.integer(width, "indent"), 0, 1000)),
-                                             ' ');
+  const std::string lead =
+      width.is_text() ? width.text() : std::string(spaces(c, width, 1000), ' ');
   std::string_view rest = v.is_text() ? std::string_view(v.text()) : "";
   std::string out = first ? lead : "";
   for (bool start = true;; start = false) {
@@ -428,7 +434,7 @@ bool is_in(Calls& c, const Value& v, const Args& a) {
   const Value container = operand(c, a);
   if (container.is_text()) {
     c.budget.charge(container.text().size() / 16);
-    return container.text().find(c.text(v, "'in' a string")) != std::string::npos;
+    return find_text(container.text(), c.text(v, "'in' a string")) != std::string::npos;
   }
   if (container.is_dict())
     return v.is_text() && container.dict().find(v.text()) != nullptr;

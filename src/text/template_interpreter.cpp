@@ -370,6 +370,7 @@ private:
     std::vector<Value> out;
     for (std::int64_t i = 0; i < count && !of.list().items.empty(); ++i) {
       budget_.charge(of.list().items.size());
+      budget_.check_items(out.size() + of.list().items.size());
       out.insert(out.end(), of.list().items.begin(), of.list().items.end());
     }
     return make_list(std::move(out), budget_, of.list().tuple);
@@ -553,6 +554,7 @@ Value Calls::add(const Value& a, const Value& b) {
     return a.text() + b.text();
   }
   if (a.is_list() && b.is_list() && a.list().tuple == b.list().tuple) {
+    budget.check_items(a.list().items.size() + b.list().items.size());
     std::vector<Value> out = a.list().items;
     out.insert(out.end(), b.list().items.begin(), b.list().items.end());
     return make_list(std::move(out), budget, a.list().tuple);

@@ -3,6 +3,7 @@
 #include "text/template_calls.h"
 #include "text/utf8.h"
 
+#include "support/find_text.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -113,9 +114,11 @@ bool has_case(std::string_view text, bool upper_case) {
   return cased;
 }
 
-std::vector<Value> split_spaces(std::string_view text, std::int64_t most) {
+std::vector<Value> split_spaces(std::string_view text, std::int64_t most, Budget& budget) {
   std::vector<Value> out;
   while (!(text = stripped(text, std::nullopt, true, false)).empty()) {
+    budget.charge(1);
+    budget.check_items(out.size() + 1);
     if (most >= 0 && static_cast<std::int64_t>(out.size()) == most) {
       out.emplace_back(stripped(text, std::nullopt, false, true));
       break;
@@ -129,30 +132,48 @@ std::vector<Value> split_spaces(std::string_view text, std::int64_t most) {
   return out;
 }
 
-std::vector<Value> split_at(std::string_view text, std::string_view separator, std::int64_t most,
-                            bool from_right) {
-  std::vector<Value> out;
-  while (most < 0 || static_cast<std::int64_t>(out.size()) < most) {
-    const std::size_t at = from_right ? text.rfind(separator) : text.find(separator);
+std::vector<std::string_view> parts_of(std::string_view text, std::string_view separator,
+                                       std::int64_t most, Budget& budget) {
+  std::vector<std::string_view> parts;
+  while (most < 0 || static_cast<std::int64_t>(parts.size()) < most) {
+    const std::size_t at = find_text(text, separator);
     if (at == std::string_view::npos)
       break;
-    if (from_right) {
-      out.emplace_back(text.substr(at + separator.size()));
-      text = text.substr(0, at);
-    } else {
-      out.emplace_back(text.substr(0, at));
-      text.remove_prefix(at + separator.size());
-    }
+    budget.charge(1);
+    budget.check_items(parts.size() + 2);
+    parts.push_back(text.substr(0, at));
+    text.remove_prefix(at + separator.size());
   }
-  out.emplace_back(text);
-  if (from_right)
-    std::reverse(out.begin(), out.end());
+  parts.push_back(text);
+  return parts;
+}
+
+std::vector<Value> split_at(std::string_view text, std::string_view separator, std::int64_t most,
+                            bool from_right, Budget& budget) {
+  std::vector<Value> out;
+  if (!from_right) {
+    for (const std::string_view part : parts_of(text, separator, most, budget))
+      out.emplace_back(part);
+    return out;
+  }
+  // From the right is from the left of the reversed text.
+  const std::string reversed(text.rbegin(), text.rend());
+  const std::vector<std::string_view> parts =
+      parts_of(reversed, std::string(separator.rbegin(), separator.rend()), most, budget);
+  std::size_t end = text.size();
+  for (const std::string_view part : parts) {
+    out.emplace_back(text.substr(end - part.size(), part.size()));
+    end -= std::min(end, part.size() + separator.size());
+  }
+  std::reverse(out.begin(), out.end());
   return out;
 }
 
-std::vector<Value> lines_of(std::string_view text, bool keep) {
+std::vector<Value> lines_of(std::string_view text, bool keep, Budget& budget) {
   std::vector<Value> out;
   for (std::size_t begin = 0; begin < text.size();) {
+    budget.charge(1);
+    budget.check_items(out.size() + 1);
     std::size_t end = begin, at = begin;
     bool broken = false;
     while (at < text.size() && !broken) {
@@ -191,7 +212,7 @@ public:
       return split();
     if (name_ == "splitlines") {
       const auto keep = arguments_.find(0, "keepends");
-      return make_list(lines_of(self_, keep && keep->truth()), calls_.budget);
+      return make_list(lines_of(self_, keep && keep->truth(), calls_.budget), calls_.budget);
     }
     if (name_ == "startswith" || name_ == "endswith")
       return begins_or_ends();
@@ -241,8 +262,8 @@ private:
     const bool right = name_ == "rsplit";
     if (!separator && right && most >= 0)
       calls_.budget.refuse("rsplit() by spaces with a limit is not known");
-    return make_list(separator ? split_at(self_, *separator, most, right)
-                               : split_spaces(self_, most),
+    return make_list(separator ? split_at(self_, *separator, most, right, calls_.budget)
+                               : split_spaces(self_, most, calls_.budget),
                      calls_.budget);
   }
 
@@ -280,7 +301,7 @@ private:
       }
     }
     for (std::size_t found = 0;
-         left != 0 && !from.empty() && (found = self_.find(from, at)) != std::string::npos;
+         left != 0 && !from.empty() && (found = find_text(self_, from, at)) != std::string::npos;
          --left) {
       put(std::string_view(self_).substr(at, found - at));
       put(to);
@@ -307,11 +328,12 @@ private:
       if (part.empty())
         return static_cast<std::int64_t>(count_chars(self_) + 1);
       std::int64_t count = 0;
-      for (std::size_t at = 0; (at = self_.find(part, at)) != std::string::npos; at += part.size())
+      for (std::size_t at = 0; (at = find_text(self_, part, at)) != std::string::npos;
+           at += part.size())
         ++count;
       return count;
     }
-    const std::size_t at = name_ == "rfind" ? self_.rfind(part) : self_.find(part);
+    const std::size_t at = name_ == "rfind" ? find_last_text(self_, part) : find_text(self_, part);
     if (at != std::string::npos)
       return static_cast<std::int64_t>(count_chars(std::string_view(self_).substr(0, at)));
     if (name_ == "index")

@@ -30,6 +30,11 @@ void Budget::charge_text(std::uint64_t bytes) {
   charge(1 + bytes / 16);
 }
 
+void Budget::check_items(std::size_t items) const {
+  if (items > kMostItems)
+    refuse(fmt::format("a list of more than {} items", kMostItems));
+}
+
 bool is_python_space(char32_t c) {
   return is_space(c) || (c >= 0x1c && c <= 0x1f);
 }
@@ -96,6 +101,7 @@ std::size_t depth_of(const Value& value, Budget& budget) {
 
 Value make_list(std::vector<Value> items, Budget& budget, bool tuple) {
   auto list = std::make_shared<List>();
+  budget.check_items(items.size());
   budget.charge(1 + items.size());
   for (const Value& item : items)
     list->depth = std::max(list->depth, depth_of(item, budget) + 1);
@@ -355,6 +361,7 @@ std::shared_ptr<const List> items_of(const Value& value, Budget& budget) {
   if (value.is_text()) {
     budget.charge(value.text().size());
     for (std::size_t at = 0; at < value.text().size();) {
+      budget.check_items(out->items.size() + 1);
       const std::size_t bytes = utf8_length(value.text()[at]);
       out->items.emplace_back(std::string_view(value.text()).substr(at, bytes));
       at += bytes;
@@ -438,6 +445,8 @@ private:
 } // namespace
 
 Value from_json(std::string_view json, const std::string& name) {
+  if (const std::string reason = zero_byte_reason(json); !reason.empty())
+    fail(ErrorKind::Parse, "{}: not JSON: {}", name, reason);
   Reader reader(name);
   nlohmann::json::sax_parse(json, &reader);
   return std::move(reader.result);

@@ -15,13 +15,15 @@ namespace egret::text::jinja {
 
 /// What a rendering has used, and where it is.
 struct Budget {
-  std::string name;             ///< starts messages
-  int line = 0;                 ///< of what is computed now
-  std::uint64_t steps = 0;      ///< that are left
-  std::uint64_t most_bytes = 0; ///< of a text
+  static constexpr std::size_t kMostItems = std::size_t{1} << 20; ///< of a list
+  std::string name;                                               ///< starts messages
+  int line = 0;                                                   ///< of what is computed now
+  std::uint64_t steps = 0;                                        ///< that are left
+  std::uint64_t most_bytes = 0;                                   ///< of a text
 
   void charge(std::uint64_t count);                       ///< Error(Value) when no steps are left
   void charge_text(std::uint64_t bytes);                  ///< the same for a text that is made
+  void check_items(std::size_t items) const;              ///< Error(Value) for a list so long
   [[noreturn]] void refuse(const std::string& why) const; ///< Error(Value) with the line
 };
 

@@ -43,6 +43,9 @@ public:
         entry.refuse("a token and its score are needed");
       const double score = Field(pair[1], entry.path() + "[1]").number();
       const auto& token = pair[0].get_ref<const std::string&>();
+      if (token.size() > kMostTokenBytes)
+        entry.refuse(
+            fmt::format("a token of {} bytes; {} are the most", token.size(), kMostTokenBytes));
       const auto id = static_cast<Id>(scores_.size());
       if (!vocabulary_.add(token, id))
         entry.refuse(fmt::format("the token '{}' is there twice", printable(token)));

@@ -1,6 +1,7 @@
 #include "view/drawing.h"
 
 #include "support/fail.h"
+#include "support/json_reason.h"
 #include "view/page.h"
 
 #include <fmt/format.h>
@@ -23,31 +24,40 @@ struct Program {
   Json plan, report, egraph;
 };
 
+/// Whether the line is of the program of that number.
+bool add_line(Program& program, const Json& line, int number) {
+  if (line.value("program", -1) != number)
+    return false;
+  const std::string event = line.at("event");
+  if (event == "node")
+    program.nodes[line.at("node")] = line;
+  else if (event == "graph")
+    program.graphs[line.at("graph")] = line;
+  else if (event == "kernel")
+    program.kernels[line.at("kernel")] = line;
+  else if (event == "plan")
+    program.plan = line;
+  else if (event == "report")
+    program.report = line.at("report");
+  else if (event == "egraph")
+    program.egraph = line;
+  return true;
+}
+
 Program program_of(std::string_view text, int number) {
   Program program;
   bool any = false;
-  while (!text.empty()) {
+  for (std::size_t lines = 1; !text.empty(); ++lines) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const Json line = Json::parse(text.substr(0, end), nullptr, false);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.is_discarded()) // the last line of a record that was cut short
       break;
-    if (line.value("program", -1) != number)
-      continue;
-    any = true;
-    const std::string event = line.at("event");
-    if (event == "node")
-      program.nodes[line.at("node")] = line;
-    else if (event == "graph")
-      program.graphs[line.at("graph")] = line;
-    else if (event == "kernel")
-      program.kernels[line.at("kernel")] = line;
-    else if (event == "plan")
-      program.plan = line;
-    else if (event == "report")
-      program.report = line.at("report");
-    else if (event == "egraph")
-      program.egraph = line;
+    try {
+      any = add_line(program, line, number) || any;
+    } catch (const Json::exception& error) {
+      fail(ErrorKind::Parse, "no sound record: line {}: {}", lines, json_reason(error));
+    }
   }
   if (!any)
     fail(ErrorKind::Value, "the record has no program {}", number);
@@ -306,7 +316,7 @@ auto checked(const std::string& file, std::string_view text, Work&& work) {
   try {
     return work();
   } catch (const Json::exception& error) {
-    fail(ErrorKind::Parse, "{}: no sound record: {}", file, error.what());
+    fail(ErrorKind::Parse, "{}: no sound record: {}", file, json_reason(error));
   } catch (const std::out_of_range&) {
     fail(ErrorKind::Parse, "{}: no sound record: a number refers to nothing", file);
   } catch (const Error& error) {

@@ -71,7 +71,9 @@ Response answer(const Site& site, const http::request<http::empty_body>& request
   const std::string_view host(request[http::field::host].data(), request[http::field::host].size());
   const std::string_view target(request.target().data(), request.target().size());
   Response response;
-  if (!is_host_of(site, host))
+  if (request.count(http::field::host) > 1) // which of them is meant?
+    response = plain(http::status::bad_request, "one field Host\n");
+  else if (!is_host_of(site, host))
     response = plain(http::status::misdirected_request, "another host's name\n");
   else if (request.method() != http::verb::get && request.method() != http::verb::head)
     response = plain(http::status::method_not_allowed, "GET or HEAD\n");

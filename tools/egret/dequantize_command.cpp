@@ -5,6 +5,7 @@
 #include "device_option.h"
 
 #include "egret/language_model.h"
+#include "support/path_status.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -23,7 +24,7 @@ void dequantize(const DequantizeCommandOptions& o) {
   models::DequantizeOptions write = o.write;
   if (!o.dtype.empty())
     write.dtype = dtype_named(o.dtype);
-  if (std::filesystem::is_directory(o.model))
+  if (path_is_folder(o.model))
     models::dequantize_language_model(o.model, o.out, write);
   else if (!models::import_gguf(o.model, o.out,
                                 {.dtype = write.dtype, .ignored_keys = write.ignored_keys}))

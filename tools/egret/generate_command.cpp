@@ -7,6 +7,7 @@
 
 #include "egret/text_model.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 #include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
@@ -119,7 +120,7 @@ void generate_text(const LanguageOptions& o, const std::string& text) {
 }
 
 void generate(const GenerateOptions& o) {
-  if (!std::filesystem::exists(o.language.model))
+  if (!path_exists(o.language.model))
     fail(ErrorKind::File, "{}: there is no such folder or file; egret downloads no models",
          o.language.model);
   if (!is_language_model(o.language.model))

@@ -9,6 +9,7 @@
 #include "io/json_file.h"
 #include "models/keys.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 #include "support/read_text.h"
 
@@ -124,17 +125,17 @@ std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions
 }
 
 bool is_language_model(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path) || path.extension() == ".gguf")
+  if (path_is_folder(path) || path.extension() == ".gguf")
     return true;
   std::array<char, 4> start = {};
-  return std::filesystem::is_regular_file(path) &&
+  return path_is_file(path) &&
          std::ifstream(path, std::ios::binary).read(start.data(), start.size()) &&
          std::string_view(start.data(), start.size()) == "GGUF";
 }
 
 bool is_text_encoder(const std::filesystem::path& model) {
   const std::filesystem::path file = model / "config.json";
-  if (!std::filesystem::is_directory(model) || !std::filesystem::exists(file))
+  if (!path_is_folder(model) || !path_exists(file))
     return false;
   models::Keys keys(io::read_json_object(file), file.string());
   const auto encoders = models::text_encoder_architectures();
@@ -142,7 +143,7 @@ bool is_text_encoder(const std::filesystem::path& model) {
 }
 
 Tokenizer load_tokenizer(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path) && is_language_model(path))
+  if (!path_is_folder(path) && is_language_model(path))
     return models::gguf_tokenizer(io::GgufFile(path).metadata(), path.string());
   return Tokenizer::load(path);
 }
@@ -151,7 +152,7 @@ Tokenizer tokenizer_of(const LanguageOptions& o) {
   if (!o.tokenizer.empty())
     return load_tokenizer(o.tokenizer);
   const std::filesystem::path model = o.model;
-  if (!std::filesystem::exists(model))
+  if (!path_exists(model))
     fail(ErrorKind::File, "{}: there is no such folder or file; egret downloads no models",
          o.model);
   if (!is_language_model(model))
@@ -159,9 +160,9 @@ Tokenizer tokenizer_of(const LanguageOptions& o) {
          "{}: is neither a folder of a language model nor a GGUF file; egret generate reads the "
          "models of egret train text",
          o.model);
-  if (!std::filesystem::is_directory(model))
+  if (!path_is_folder(model))
     return load_tokenizer(model);
-  if (!std::filesystem::exists(model / "tokenizer.json"))
+  if (!path_exists(model / "tokenizer.json"))
     fail(ErrorKind::File, "{}: there is no tokenizer.json; --tokenizer names another folder",
          o.model);
   return Tokenizer::load(model);

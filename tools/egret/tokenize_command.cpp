@@ -38,8 +38,12 @@ void tokenize(const Options& options) {
   const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   const std::string text = input(options);
   if (options.decode) {
-    const std::string out =
-        tokenizer.decode(read_ids(text, "tokenize --decode: the input"), options.plain);
+    const std::vector<std::int32_t> ids = read_ids(text, "tokenize --decode: the input");
+    for (const std::int32_t id : ids)
+      if (!tokenizer.token_of(id))
+        throw Error(ErrorKind::Value,
+                    fmt::format("tokenize --decode: {} is the id of no token", id));
+    const std::string out = tokenizer.decode(ids, options.plain);
     if (options.json)
       fmt::print("{}\n", nlohmann::json{{"text", out}}.dump());
     else

@@ -8,6 +8,7 @@
 #include "egret/data.h"
 #include "egret/optim.h"
 #include "support/output_file.h"
+#include "support/path_status.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -91,9 +92,8 @@ Tensor gather_labels(const std::vector<std::int64_t>& labels,
 void train_digits(const DigitsOptions& o) {
   if (!o.out.empty())
     output_target("train digits --out", o.out);
-  bool has_train =
-      std::filesystem::exists(std::filesystem::path(o.data) / "train-images-idx3-ubyte") ||
-      std::filesystem::exists(std::filesystem::path(o.data) / "train-images-idx3-ubyte.gz");
+  bool has_train = path_exists(std::filesystem::path(o.data) / "train-images-idx3-ubyte") ||
+                   path_exists(std::filesystem::path(o.data) / "train-images-idx3-ubyte.gz");
   auto digits = data::load_digits(o.data, has_train ? "train" : "t10k");
   const std::int64_t trained = digits.size() - o.held_out;
   if (trained < o.batch)

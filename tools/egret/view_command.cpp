@@ -7,6 +7,7 @@
 #include "support/child_process.h"
 #include "support/fail.h"
 #include "support/output_file.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 #include "support/read_text.h"
 #include "view/drawing.h"
@@ -71,7 +72,7 @@ std::string record_of_run(const ViewOptions& options) {
     log("view --run: {} {}", printable(options.run),
         ended.signal != 0 ? "failed: " + ended.why_not_run()
                           : fmt::format("ended with exit code {}", ended.code));
-  if (!std::filesystem::exists(record))
+  if (!path_exists(record))
     fail(ErrorKind::File,
          "view --run: {} left no record: it does not use egret, or did not come to its end",
          printable(options.run));

@@ -4,6 +4,7 @@
 #include "support/checked.h"
 #include "support/fail.h"
 #include "support/output_file.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 #include "support/read_text.h"
 
@@ -270,7 +271,7 @@ SavedRunWriter::SavedRunWriter(std::filesystem::path folder, RunDescription run,
   std::filesystem::create_directories(run_.folder, error);
   if (error)
     fail(ErrorKind::File, "values: {}: {}", run_.folder.string(), error.message());
-  if (std::filesystem::exists(run_.folder / kFile))
+  if (path_exists(run_.folder / kFile))
     resume(read_saved_run(run_.folder));
   else
     begin();

@@ -7,6 +7,7 @@
 #include "models/encoders/encoder.h"
 #include "models/pooling.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 
 #include <algorithm>
 #include <bit>
@@ -47,7 +48,7 @@ CompileOptions of_any_text(const char* name, std::int64_t most) {
 /// Of sentence-transformers; `positions` without it.
 std::int64_t longest_text(const std::filesystem::path& folder, std::int64_t positions) {
   const std::filesystem::path file = folder / "sentence_bert_config.json";
-  if (!std::filesystem::exists(file))
+  if (!path_exists(file))
     return positions;
   Keys keys(io::read_json_object(file), file.string());
   return std::min(positions, keys.integer({"max_seq_length"}, 1, 1 << 24, positions));

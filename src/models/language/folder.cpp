@@ -4,6 +4,7 @@
 #include "models/language/config.h"
 #include "support/fail.h"
 #include "support/output_file.h"
+#include "support/path_status.h"
 #include "support/read_text.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ constexpr const char* kWeights = "model.safetensors";
 GenerateOptions read_defaults(const std::filesystem::path& folder, LanguageConfig& config) {
   GenerateOptions options;
   const std::filesystem::path path = folder / "generation_config.json";
-  if (!std::filesystem::exists(path))
+  if (!path_exists(path))
     return options;
   Keys keys(io::read_json_object(path), path.string());
   if (keys.flag({"do_sample"}, false)) {
@@ -42,7 +43,7 @@ struct ModelFolder::Read {
 
 ModelFolder::Read ModelFolder::read(const std::filesystem::path& folder, std::int64_t context,
                                     const std::vector<std::string>& ignored_keys) {
-  if (!std::filesystem::is_directory(folder))
+  if (!path_is_folder(folder))
     fail(ErrorKind::File, "{}: is no folder; one with config.json and safetensors is needed",
          folder.string());
   const std::filesystem::path path = folder / "config.json";
@@ -71,7 +72,7 @@ Decoder ModelFolder::decoder(DType dtype) const {
 void require_new_folder(const std::filesystem::path& out) {
   std::error_code error;
   const bool there = std::filesystem::exists(out, error);
-  if (there && (!std::filesystem::is_directory(out) || !std::filesystem::is_empty(out, error)))
+  if (there && (!path_is_folder(out) || !std::filesystem::is_empty(out, error)))
     fail(ErrorKind::File, "{}: is there already and not empty", out.string());
 }
 
@@ -79,7 +80,7 @@ std::vector<FolderFile> files_like(const std::filesystem::path& like) {
   std::vector<FolderFile> files;
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
                            "special_tokens_map.json", "generation_config.json", "config.json"})
-    if (std::filesystem::exists(like / name))
+    if (path_exists(like / name))
       files.push_back({name, read_text(like / name)});
   return files;
 }
@@ -112,7 +113,7 @@ ModelFolderWriter::~ModelFolderWriter() {
 
 void ModelFolderWriter::commit() {
   const auto is_new = [&](const std::string& name) {
-    if (!std::filesystem::exists(out_ / name))
+    if (!path_exists(out_ / name))
       fresh_.push_back(out_ / name);
   };
   is_new(kWeights);

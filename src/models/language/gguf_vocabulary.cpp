@@ -5,6 +5,7 @@
 #include "egret/tokenizer.h"
 #include "io/json_file.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -260,7 +261,7 @@ private:
 
 WrittenTokenizer put_tokenizer(io::GgufMetadata& metadata, const std::filesystem::path& folder,
                                std::int64_t vocabulary) {
-  if (!std::filesystem::exists(folder / "tokenizer.json"))
+  if (!path_exists(folder / "tokenizer.json"))
     return WrittenTokenizer::None;
   return TokenizerKeys(metadata, folder, vocabulary).write();
 }

@@ -12,6 +12,7 @@
 #include "models/language/weights.h"
 #include "models/pooling.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -124,7 +125,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
   };
   if (!options.device.empty())
     use_device(options.device);
-  if (!std::filesystem::is_directory(path)) {
+  if (!path_is_folder(path)) {
     const io::GgufFile file(path);
     const auto found = file.metadata().find("general.architecture");
     const auto* name =

@@ -23,6 +23,21 @@ struct Settings {
   bool gate_up = false, down = false; ///< of experts, as parameters of one module
 };
 
+/// PiSSA, OLoRA, CorDA, LoftQ and others change the model's weights before they train the adapter,
+/// which is nothing to add to those that were published. PEFT can save them converted.
+void require_same_base(Keys& keys, const std::filesystem::path& path) {
+  const nlohmann::json* init = keys.find({"init_lora_weights"});
+  const auto keeps = [](const nlohmann::json& way) {
+    return way.is_boolean() || way.is_null() || way == "gaussian" || way == "eva" ||
+           way == "orthogonal";
+  };
+  if (init != nullptr && !keeps(*init))
+    fail(ErrorKind::Unsupported,
+         "{}: 'init_lora_weights' is {}: such an adapter is for changed weights of the model, "
+         "unless it was converted when it was saved",
+         path.string(), shown(*init));
+}
+
 Settings read_settings(const std::filesystem::path& path) {
   Keys keys(io::read_json_object(path), path.string());
   const auto require = [&](const char* key, const char* wanted) {
@@ -49,9 +64,10 @@ Settings read_settings(const std::filesystem::path& path) {
              "{}: 'target_parameters' has '{}'; egret knows gate_up_proj and down_proj of experts",
              path.string(), printable(name));
     }
+  require_same_base(keys, path);
   // What only tells how the adapter was made, or repeats what its tensors say.
   keys.require_all_read({"auto_mapping", "base_model_name_or_path", "exclude_modules",
-                         "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern",
+                         "fan_in_fan_out", "inference_mode", "layers_pattern",
                          "layers_to_transform", "loftq_config", "corda_config", "eva_config",
                          "lora_dropout", "megatron_config", "megatron_core", "peft_version",
                          "qalora_group_size", "revision", "target_modules"});

@@ -3,6 +3,7 @@
 #include "egret/functional.h"
 #include "io/json_file.h"
 #include "support/fail.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -105,7 +106,7 @@ SpeechConfig read_speech_config(Keys& keys) {
 }
 
 void read_speech_files(const std::filesystem::path& folder, SpeechConfig& c) {
-  if (const auto path = folder / "generation_config.json"; std::filesystem::exists(path)) {
+  if (const auto path = folder / "generation_config.json"; path_exists(path)) {
     Keys keys(io::read_json_object(path), path.string());
     c.languages = named_tokens(keys, "lang_to_id");
     c.tasks = named_tokens(keys, "task_to_id");
@@ -129,7 +130,7 @@ void read_speech_files(const std::filesystem::path& folder, SpeechConfig& c) {
     if (!c.languages.empty() && !c.tasks.contains("transcribe"))
       fail(ErrorKind::File, "{}: 'task_to_id' has no 'transcribe'", path.string());
   }
-  if (const auto path = folder / "preprocessor_config.json"; std::filesystem::exists(path)) {
+  if (const auto path = folder / "preprocessor_config.json"; path_exists(path)) {
     Keys keys(io::read_json_object(path), path.string());
     c.rate = keys.integer({"sampling_rate"}, 1000, 1 << 20, 16000);
     c.hop = keys.integer({"hop_length"}, 1, 1 << 16, 160);

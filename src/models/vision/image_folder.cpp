@@ -4,6 +4,7 @@
 #include "models/keys.h"
 #include "support/fail.h"
 #include "support/overloaded.h"
+#include "support/path_status.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -154,7 +155,7 @@ void read_images_of_timm(Keys& keys, ImageConfig& c) {
 /// preprocessor_config.json of transformers.
 void read_images_of_transformers(const std::filesystem::path& folder, ImageConfig& c) {
   const std::filesystem::path path = folder / "preprocessor_config.json";
-  if (!std::filesystem::exists(path))
+  if (!path_exists(path))
     return;
   Keys keys(io::read_json_object(path), path.string());
   c.mean = three(keys, "image_mean", c.mean);

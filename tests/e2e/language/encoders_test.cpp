@@ -101,6 +101,15 @@ TEST_F(EncoderTool, TranscribeWritesPartsAndSubtitles) {
   refused(command + "x", "'dex'; it knows de, en");
 }
 
+TEST_F(EncoderTool, IdsOfNoTokenAreNotDecodedToNothing) {
+  test::write_json(folder_ / "tokenizer.json", test::small_tokenizer());
+  const std::string decode =
+      "tokenize --decode --tokenizer " + (folder_ / "tokenizer.json").string() + " -- ";
+  EXPECT_EQ(egret_command(decode + "3 4").code, 0);
+  for (const std::string id : {"1000000", "-1"})
+    refused(decode + "3 " + id, ("tokenize --decode: " + id + " is the id of no token").c_str());
+}
+
 TEST_F(EncoderTool, ChatUsesTheTokenizerOfAGgufFile) {
   const nlohmann::json& golden = test::golden_language("llama");
   io::GgufMetadata more;

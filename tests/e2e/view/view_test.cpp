@@ -270,6 +270,11 @@ TEST_F(View, IsServedToWhoKnowsTheAddress) {
     EXPECT_TRUE(server.get(target).starts_with("HTTP/1.1 404")) << target;
   EXPECT_TRUE(server.get(server.path, "DELETE").starts_with("HTTP/1.1 405"));
   // A name that somebody else's page made to mean this machine.
+  EXPECT_TRUE(server
+                  .ask(fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nHost: evil.example"
+                                   "\r\n\r\n",
+                                   server.path, server.port))
+                  .starts_with("HTTP/1.1 400"));
   EXPECT_TRUE(server.ask("GET " + server.path + " HTTP/1.1\r\nHost: evil.example\r\n\r\n")
                   .starts_with("HTTP/1.1 421"));
   const std::string head = server.get(server.path, "HEAD");

@@ -1,7 +1,9 @@
 // Programs that must be rejected: the place and the message.
 #include "egret/egraph.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <string>
 
 namespace egret::egraph {
 namespace {
@@ -27,6 +29,35 @@ TEST_P(Rejected, AtItsPlaceWithAMessage) {
     EXPECT_NE(what.find(c.message), std::string::npos) << what;
     EXPECT_NE(what.find('^'), std::string::npos) << what; // the source line is shown
   }
+}
+
+// A value that a program doubles again and again ends in a message before it takes all memory.
+TEST(Rejected, ValuesThatGrowWithoutEnd) {
+  auto doubled = [](const std::string& declare, const std::string& start,
+                    const std::string& twice) {
+    std::string program = declare + "(let $v0 " + start + ")\n";
+    for (int i = 0; i < 60; ++i)
+      program += fmt::format("(let $v{} ({} $v{} $v{}))\n", i + 1, twice, i, i);
+    return program;
+  };
+  const std::string programs[] = {
+      doubled("", "\"aaaaaaaa\"", "+"),
+      doubled("", "(bigint 1000)", "*"),
+      doubled("", "(bigrat (bigint 1000) (bigint 7))", "*"),
+      doubled("(sort V (Vec i64))", "(vec-of 1 2)", "vec-append"),
+      doubled("(sort M (MultiSet i64))", "(multiset-of 1 2)", "multiset-sum"),
+      "(let $x (<< (bigint 1) 10000000))",
+      "(let $x (pow (bigrat (bigint 3) (bigint 1)) (bigrat (bigint 10000000) (bigint 1))))",
+  };
+  for (const std::string& program : programs)
+    try {
+      EGraph().run_program(program);
+      ADD_FAILURE() << "was accepted: " << program.substr(0, 100);
+    } catch (const SourceError& error) {
+      const std::string_view what = error.what();
+      EXPECT_NE(what.find("primitive failed"), std::string_view::npos) << what;
+      EXPECT_LT(what.size(), 2000U); // values of megabytes are not shown whole
+    }
 }
 
 #define MATH "(datatype Math (Num i64) (Add Math Math))\n(function f (i64) i64 :no-merge)\n"

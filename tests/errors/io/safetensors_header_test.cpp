@@ -33,6 +33,12 @@ TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirData) {
   EXPECT_EQ(header.metadata, (Metadata{{"k", "v"}}));
 }
 
+TEST(SafetensorsHeader, AByteOfZeroIsNotTheEnd) {
+  const std::string json = "{" + f32("a", 1, 0) + "}";
+  expect_bad(json + std::string("\0\0", 2), 4, "byte 54 is 0");
+  expect_bad(json + std::string("\0{", 2), 4, "byte 54 is 0");
+}
+
 TEST(SafetensorsHeader, ReadsWhatItWrites) {
   SafetensorsHeader header;
   header.metadata = {{"format", "pt"}, {"quote\"", "\n\u00e9"}};

@@ -156,6 +156,9 @@ TEST_F(AdapterErrors, AdaptersThatDoNotFitAreNamed) {
   };
   expect(ErrorKind::Unsupported, changed("peft_type", "IA3"), tensors_, {"peft_type", "IA3"});
   expect(ErrorKind::Unsupported, changed("use_dora", true), tensors_, {"use_dora"});
+  for (const char* way : {"pissa", "pissa_niter_16", "olora", "corda", "loftq"})
+    expect(ErrorKind::Unsupported, changed("init_lora_weights", way), tensors_,
+           {"init_lora_weights", way, "changed weights"});
   expect(ErrorKind::Unsupported, changed("rank_pattern", {{"a", 4}}), tensors_, {"rank_pattern"});
   expect(ErrorKind::Unsupported, changed("modules_to_save", {"lm_head"}), tensors_,
          {"modules_to_save"});

@@ -22,10 +22,15 @@ std::function<void()> model(const std::string& text) {
   return parses(R"({"model":)" + text + "}");
 }
 
+std::function<void()> encodes(std::string json, std::string text) {
+  return [=] { Tokenizer::parse(json, "", "t").encode(text); };
+}
+
 TEST(TokenizerErrors, FilesThatLie) {
   expect_all({
       {ErrorKind::File, "t: not JSON: parse error at line 1, column 2: ", parses("{")},
       {ErrorKind::File, "t: not JSON: ", parses("{\"a\":\"\xff\"}")},
+      {ErrorKind::File, "t: not JSON: byte 2 is 0", parses(std::string("{}\0what is hidden", 17))},
       {ErrorKind::File, "t: 100 brackets inside each other, 64 are allowed",
        parses(std::string(100, '['))},
       {ErrorKind::File, "t: an object is needed, not array", parses("[]")},
@@ -80,9 +85,6 @@ TEST(TokenizerErrors, FilesThatLie) {
 }
 
 TEST(TokenizerErrors, TextsThatCannotBeEncoded) {
-  const auto encodes = [](std::string json, std::string text) {
-    return [=] { Tokenizer::parse(json, "", "t").encode(text); };
-  };
   expect_all({
       {ErrorKind::Value,
        "tokenizer: 'x' is not in the vocabulary, nor is the unknown token '<unk>'",
@@ -93,6 +95,58 @@ TEST(TokenizerErrors, TextsThatCannotBeEncoded) {
        encodes(
            R"({"model":{"type":"BPE","vocab":{},"merges":[]},"pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"(x+x+)+y"}}})",
            std::string(5000, 'x') + "zy")},
+  });
+}
+
+/// A file of which a short text would become one of gigabytes.
+TEST(TokenizerErrors, FilesThatMakeMuchOfLittle) {
+  const std::string a_model = R"("model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"})";
+  const std::string thousand(1000, 'a'), million(1'000'000, 'a');
+  auto sequence = [&](const std::string& step, int count) {
+    std::string steps = step;
+    for (int i = 1; i < count; ++i)
+      steps += "," + step;
+    return "{" + a_model + R"(,"normalizer":{"type":"Sequence","normalizers":[)" + steps + "]}}";
+  };
+  auto replace = [](const char* kind, const std::string& content) {
+    return std::string(R"({"type":"Replace","pattern":{")") + kind + R"(":"a"},"content":")" +
+           content + R"("})";
+  };
+  auto decodes = [](std::string json) {
+    return [json] { Tokenizer::parse(json, "", "t").decode(std::vector<std::int32_t>{0}); };
+  };
+  auto text_times = [&](int count, int templates) {
+    std::string places = R"({"Sequence":{"id":"A","type_id":0}})", all;
+    for (int i = 1; i < count; ++i)
+      places += R"(,{"Sequence":{"id":"A","type_id":0}})";
+    for (int i = 0; i < templates; ++i)
+      all += (i > 0 ? "," : "") +
+             (R"({"type":"TemplateProcessing","special_tokens":{},"pair":[],"single":[)" + places +
+              "]}");
+    return R"("post_processor":{"type":"Sequence","processors":[)" + all + "]}";
+  };
+  expect_all({
+      {ErrorKind::Value, "t: normalizer.normalizers[0]: it makes a text of more than 129536 bytes",
+       encodes(sequence(replace("String", thousand), 4), thousand)},
+      {ErrorKind::Value, "t: normalizer.normalizers[0]: it makes a text of more than 129536 bytes",
+       encodes(sequence(replace("Regex", thousand), 4), thousand)},
+      {ErrorKind::Value, "t: normalizer.normalizers[16]: it makes a text of more than 65600 bytes",
+       encodes(sequence(replace("String", "aa"), 60), "a")},
+      {ErrorKind::Value, "t: normalizer.normalizers[0]: it makes a text of more than 65600 bytes",
+       encodes(sequence(R"({"type":"Prepend","prepend":")" + million + R"("})", 60), "a")},
+      {ErrorKind::Value, "t: decoder.decoders[1]: it makes a text of more than 66536 bytes",
+       decodes("{" + a_model + R"(,"decoder":{"type":"Sequence","decoders":[)" +
+               replace("String", thousand) + "," + replace("String", thousand) + "]}}")},
+      {ErrorKind::File, "t: post_processor.processors[0]: the tokens of a text more than 16 times",
+       with(text_times(17, 1))},
+      {ErrorKind::File, "t: post_processor.processors[4]: the tokens of a text more than 16 times",
+       with(text_times(2, 60))},
+      {ErrorKind::File, "t: model.vocab[1]: a token of 1000000 bytes; 1024 are the most",
+       model(R"({"type":"Unigram","vocab":[["a",0],[")" + million + R"(",0]]})")},
+      {ErrorKind::File, "t: model: a token or prefix of 1000000 bytes; 1024 are the most",
+       model(R"({"type":"WordPiece","vocab":{")" + million + R"(":0}})")},
+      {ErrorKind::File, "t: added_tokens[0]: a token of 1000000 bytes; 1024 are the most",
+       with(R"("added_tokens":[{"id":1,"content":")" + million + R"("}])")},
   });
 }
 
@@ -131,6 +185,8 @@ TEST(TemplateErrors, GrammarWithItsLine) {
        renders("{{ 1 is nope }}")},
       {ErrorKind::Parse, "c: variables: not JSON: parse error at line 1",
        [] { ChatTemplate::parse("", "c").render("{"); }},
+      {ErrorKind::Parse, "c: variables: not JSON: byte 2 is 0",
+       [] { ChatTemplate::parse("", "c").render(std::string("{}\0more", 7)); }},
   });
 }
 
@@ -142,8 +198,43 @@ TEST(TemplateErrors, FiltersOfTextsAndDictionaries) {
             "a,b x-y-z ['x', 'y', 'z'] ['x'] b");
 }
 
+/// Of two megabytes in four: by comparison at each place it would take hours.
+TEST(TemplateErrors, SearchesTakeTimeThatIsLinear) {
+  const std::string long_texts = "{% set a = 'a' * 2000000 %}{% set all = a ~ a %}"
+                                 "{% set end = a ~ 'b' %}{% set start = 'b' ~ a %}";
+  for (const auto& [expression, result] :
+       std::vector<std::pair<std::string, std::string>>{{"end in all", "False"},
+                                                        {"all.find(end)", "-1"},
+                                                        {"all.rfind(start)", "-1"},
+                                                        {"all.count(end)", "0"},
+                                                        {"all.replace(end, 'x') == all", "True"},
+                                                        {"all.split(end) | length", "1"},
+                                                        {"all.rsplit(start) | length", "1"}})
+    EXPECT_EQ(ChatTemplate::parse(long_texts + "{{ " + expression + " }}").render("{}"), result)
+        << expression;
+}
+
 TEST(TemplateErrors, MistakesWhileRendering) {
   expect_all({
+      {ErrorKind::Value, "c: line 1: an indentation of 10000000000 spaces; 1000 is the most",
+       renders("{{ 'a' | indent(10000000000) }}")},
+      {ErrorKind::Value, "c: line 1: an indentation of 65 spaces; 64 is the most",
+       renders("{{ {} | tojson(indent=65) }}")},
+      {ErrorKind::Value, "c: line 1: it takes too many steps",
+       renders("{{ ('a ' * 1000000).split() | length }}", {.steps = 200'000})},
+      {ErrorKind::Value, "c: line 1: a list of more than 1048576 items",
+       renders("{{ ('a ' * 10000000).split() | length }}")},
+      {ErrorKind::Value, "c: line 1: a list of more than 1048576 items",
+       renders("{{ ('a,' * 10000000).split(',') | length }}")},
+      {ErrorKind::Value, "c: line 1: a list of more than 1048576 items",
+       renders("{{ ('a\\n' * 10000000).splitlines() | length }}")},
+      {ErrorKind::Value, "c: line 1: a list of more than 1048576 items",
+       renders("{{ ('a' * 10000000) | list | length }}")},
+      {ErrorKind::Value, "c: line 1: a list of more than 1048576 items",
+       renders("{{ ([1] * 10000000) | length }}")},
+      {ErrorKind::Value, "c: line 1: a list of more than 1048576 items",
+       renders("{% set n = namespace(s=[1]) %}{% for i in range(60) %}"
+               "{% set n.s = n.s + n.s %}{% endfor %}{{ n.s | length }}")},
       {ErrorKind::Value, "c: line 2: 'x' is undefined", renders("\n{{ x.y }}")},
       {ErrorKind::Value, "c: line 1: the template says: no",
        renders("{{ raise_exception('no') }}")},

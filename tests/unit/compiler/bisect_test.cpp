@@ -3,6 +3,7 @@
 #include "compiler/bisect.h"
 #include "support/bad_kernels.h"
 #include "support/random_graph.h"
+#include "support/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -30,6 +31,20 @@ ir::Graph small_graph() {
   const ir::NodeId sum = g.reduce(Op::ReduceSum, e, {1});
   g.outputs = {sum, g.add(Op::Tanh, std::vector<ir::NodeId>{g.binary(Op::Add, x, w)})};
   return g;
+}
+
+TEST(RandomInputs, ThatMemoryDoesNotHoldAreNamed) {
+  if (test::kSanitized)
+    GTEST_SKIP() << "the sanitizer ends the process";
+  ir::Graph g;
+  g.outputs = {g.input("x", DType::F32, {Expr(std::int64_t{1} << 50)})};
+  try {
+    random_inputs(g, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Memory);
+    EXPECT_STREQ(error.what(), "input 'x': f32[1125899906842624] is more than memory holds");
+  }
 }
 
 TEST(Bisect, SaysWhenAllIsRight) {

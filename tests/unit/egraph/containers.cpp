@@ -72,6 +72,9 @@ TEST(BigNumbers, ArithmeticIsExact) {
   Session s;
   s.run(R"((let $a (from-string "123456789012345678901234567890"))
     (check (= (/ (* $a $a) $a) $a) (= (% (+ (* $a $a) (bigint 7)) $a) (bigint 7)))
+    (check (= (/ (+ (* $a (<< $a 1000)) (bigint 5)) (<< $a 1000)) $a))
+    (check (= (% (+ (* $a (<< $a 1000)) (bigint 5)) (<< $a 1000)) (bigint 5)))
+    (check (= (/ $a (<< $a 64)) (bigint 0)) (= (% $a (<< $a 64)) $a))
     (check (= (>> (<< $a 100) 100) $a) (= (- (bigint 0) $a) (* $a (bigint -1))))
     (check (= (& (bigint -1) (bigint 255)) (bigint 255)) (= (bits (bigint 255)) (bigint 8)))
     (let $third (bigrat (bigint 1) (bigint 3)))

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <regex>
 #include <set>
@@ -166,6 +167,11 @@ TEST(Drawings, OfDamagedRecordsAreRefused) {
             unsound + "a number refers to nothing");
   EXPECT_TRUE(
       message_of("graph", changed("\"operands\":[2]", "\"operands\":7")).starts_with(unsound));
+  EXPECT_EQ(message_of("graph", record + "{\"program\":0,\"event\":7}\n"),
+            fmt::format("{}line {}: type must be string, but is number", unsound,
+                        std::count(record.begin(), record.end(), '\n') + 1));
+  EXPECT_EQ(message_of("launches", changed("\"reads\":[0]", "\"reads\":\"x\"")).find("json."),
+            std::string::npos);
   EXPECT_TRUE(
       message_of("graph", changed("\"op\":\"exp\",\"type\"", "\"type\"")).starts_with(unsound));
   EXPECT_TRUE(
