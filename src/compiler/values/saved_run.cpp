@@ -193,6 +193,15 @@ void read_run(const LineReader& line, SavedRun& run) {
   run.origins.resize(run.graph.size());
 }
 
+/// Whether there is a value of each input and of all that launches store.
+bool has_every_value(const SavedRun& run) {
+  const auto there = [&](ir::NodeId node) { return run.values.contains(node); };
+  return std::ranges::all_of(run.graph.inputs(), there) &&
+         std::ranges::all_of(run.launches, [&](const SavedLaunch& launch) {
+           return std::ranges::all_of(launch.outputs, there);
+         });
+}
+
 } // namespace
 
 std::string RunDescription::node_text(ir::NodeId node) const {
@@ -252,7 +261,7 @@ SavedRun read_saved_run(const std::filesystem::path& folder) {
       if (!run.values.emplace(node, read_value(line, run, node)).second)
         line.damaged("%{} has a value already", node);
     } else if (event == "end") {
-      run.complete = true;
+      run.complete = has_every_value(run);
     }
   }
   if (number == 0)

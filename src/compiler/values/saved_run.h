@@ -46,7 +46,7 @@ struct RunDescription {
 struct SavedRun : RunDescription {
   static constexpr int kVersion = 1;
   std::filesystem::path folder;
-  bool complete = false; ///< false: the run was cut short
+  bool complete = false; ///< false: the run, or its file, was cut short
   std::map<ir::NodeId, SavedValue> values;
 
   /// The elements of a value that is kept whole. Error(File) where the file's bytes are not those
