@@ -271,15 +271,25 @@ SavedRun read_saved_run(const std::filesystem::path& folder) {
 
 // Writing.
 
+void make_run_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    fail(ErrorKind::File, "values: {}: {}", folder.string(), error.message());
+  const std::filesystem::path journal = folder / SavedRunWriter::kFile;
+  output_target("values", journal);
+  // Permissions do not say all: a folder of a file system that takes no files is seen so.
+  if (const TemporaryFile attempt(journal, 0600); attempt.fd() < 0)
+    fail(ErrorKind::File, "values: {}: no file can be made there: {}", folder.string(),
+         std::strerror(errno));
+}
+
 SavedRunWriter::SavedRunWriter(std::filesystem::path folder, RunDescription run,
                                std::int64_t most_bytes)
     : bytes_left_(most_bytes) {
   static_cast<RunDescription&>(run_) = std::move(run);
   run_.folder = std::move(folder);
-  std::error_code error;
-  std::filesystem::create_directories(run_.folder, error);
-  if (error)
-    fail(ErrorKind::File, "values: {}: {}", run_.folder.string(), error.message());
+  make_run_folder(run_.folder);
   if (path_exists(run_.folder / kFile))
     resume(read_saved_run(run_.folder));
   else

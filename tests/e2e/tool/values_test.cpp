@@ -134,6 +134,9 @@ TEST_F(ToolValues, WrongUseIsRefused) {
   save("plain", "--no-fuse");
   refused(run("--save-values " + path("plain")), 1, "holds another run");
   refused(run("--save-values " + path("g.txt")), 1, "values: ");
+  const Ran nowhere = run("--find-nan --save-values /proc/x");
+  refused(nowhere, 1, "values: /proc/x: ");
+  EXPECT_EQ(nowhere.err.find("no NaN"), std::string::npos) << "it ran first: " << nowhere.err;
   refused(run("--save-values " + path("n") + " --values-limit much"), 2, "--values-limit");
   refused(run("--values-limit 1MB"), 2, "--save-values");
   refused(run("--debug --find-nan"), 2, "--find-nan");

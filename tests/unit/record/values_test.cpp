@@ -205,6 +205,17 @@ TEST(SavedRun, IsNotMixedWithAnother) {
   expect_error(ErrorKind::File, "values.jsonl", [&] { read_saved_run(folder / "nothing"); });
 }
 
+TEST(SavedRun, FoldersThatCannotBeWrittenToAreRefusedBeforehand) {
+  const test::TempFolder folder;
+  test::write_file(folder / "file", "");
+  std::filesystem::create_directories(folder / "taken" / SavedRunWriter::kFile);
+  for (const std::filesystem::path& place : {std::filesystem::path("/proc/x"), folder / "file",
+                                             folder / "file" / "within", folder / "taken"})
+    expect_error(ErrorKind::File, "values: " + place.string(), [&] { make_run_folder(place); });
+  make_run_folder(folder / "new" / "run");
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "new" / "run"));
+}
+
 TEST(SavedRun, RefusesDamageByNameAndLine) {
   test::TempFolder folder;
   SavedProgram().save(folder / "run", op_by_op());
