@@ -250,12 +250,12 @@ void add_multiset(Signature& s, SortId self) {
     return true;
   });
   auto subtract = [](Content& c, std::span<const Value> less) {
-    for (Value v : less) {
-      auto at = std::find(c.begin(), c.end(), v);
-      if (at == c.end())
-        return false;
-      c.erase(at);
-    }
+    if (!std::includes(c.begin(), c.end(), less.begin(), less.end())) // both are in order
+      return false;
+    Content left;
+    left.reserve(c.size() - less.size());
+    std::set_difference(c.begin(), c.end(), less.begin(), less.end(), std::back_inserter(left));
+    c = std::move(left);
     return true;
   };
   d.makes("multiset-subtract", {self, self}, [=](PrimContext& context, Content& c, auto args) {

@@ -379,6 +379,7 @@ DebugReport Graph::execute_debug(const DebugOptions& options) {
 }
 
 std::size_t Graph::save_values(const std::string& folder, std::int64_t most_bytes) {
+  compiler::make_run_folder(folder);
   const runtime::ThreadDevice use(state_->ensure_compiled());
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();

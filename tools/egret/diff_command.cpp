@@ -24,7 +24,10 @@ nlohmann::ordered_json json_of(const compiler::RunDiff& diff) {
   nlohmann::ordered_json json = {{"culprit", name_of(diff.culprit)}, {"names", diff.names},
                                  {"compared", diff.compared},        {"differing", diff.differing},
                                  {"only_first", diff.alone[0]},      {"only_second", diff.alone[1]},
-                                 {"complete", diff.complete}};
+                                 {"complete", diff.complete()}};
+  for (const int r : {0, 1})
+    if (diff.cut_short[r])
+      json["cut_short"].push_back(r == 0 ? "first" : "second");
   if (diff.run >= 0)
     json["run"] = diff.run == 0 ? "first" : "second";
   if (diff.differing > 0) {
@@ -45,7 +48,7 @@ void diff(const DiffCommand& command) {
                                            nlohmann::ordered_json::error_handler_t::replace));
   else
     fmt::print("{}", terminal_text(found.text()));
-  if (found.differing > 0)
+  if (!found.agrees())
     throw CLI::RuntimeError(kFailed);
 }
 
@@ -55,11 +58,13 @@ void add_diff_command(CLI::App& app) {
   auto options = std::make_shared<DiffCommand>();
   auto* command = app.add_subcommand(
       "diff", "Say where the values of two runs differ first, and who made the difference");
-  command->footer("Exit code: 0 no value differs, 1 one does. For example\n"
-                  "  egret run graph.txt -i x=x.npy --no-fuse --save-values plain\n"
-                  "  egret run graph.txt -i x=x.npy --effort search --save-values searched\n"
-                  "  egret diff plain searched\n"
-                  "The runs may be of other devices, dtypes and efforts (docs/seeing.md).");
+  command->footer(
+      "Exit code: 0 no value differs; 1 one does, none was compared, or a run was cut short.\n"
+      "For example\n"
+      "  egret run graph.txt -i x=x.npy --no-fuse --save-values plain\n"
+      "  egret run graph.txt -i x=x.npy --effort search --save-values searched\n"
+      "  egret diff plain searched\n"
+      "The runs may be of other devices, dtypes and efforts (docs/seeing.md).");
   command->add_option("first", options->first, "A folder of egret run --save-values")
       ->required()
       ->check(CLI::ExistingDirectory);

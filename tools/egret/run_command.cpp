@@ -9,6 +9,7 @@
 #include "number_option.h"
 #include "run_values.h"
 
+#include "compiler/values/saved_run.h"
 #include "egret/io.h"
 #include "egret/ir.h"
 #include "egret/profile.h"
@@ -108,6 +109,8 @@ void run(const RunOptions& options) {
 
   for (const auto& [name, file] : files)
     output_target("run --output", file);
+  if (!options.values.folder.empty())
+    compiler::make_run_folder(options.values.folder);
 
   GraphInputs inputs = load_inputs(graph, options.inputs, options.seed);
   const EffortInForce effort(options.effort);

@@ -50,11 +50,10 @@ std::string reason_against(const std::string& path) {
 namespace {
 
 constexpr const char* kFile = "libegret_llvm.so";
+constexpr const char* kVariable = "EGRET_LLVM";
 
 // Beside the library or the command that holds this code, or where the one is found from the other.
 std::vector<std::string> files() {
-  if (const std::string_view only = environment("EGRET_LLVM"); !only.empty())
-    return {std::string(only)};
   const std::filesystem::path folder = own_folder();
   return {(folder / kFile).string(),
           (folder / EGRET_LIBRARIES_FROM_COMMAND / kFile).lexically_normal().string()};
@@ -63,23 +62,28 @@ std::vector<std::string> files() {
 } // namespace
 #endif
 
-const CodeGeneratorLibrary& load_code_generator(std::span<const std::string> files) {
+const CodeGeneratorLibrary& load_code_generator(std::span<const std::string> files,
+                                                std::string_view variable) {
+  const std::string who =
+      variable.empty() ? "cpu code generator" : fmt::format("cpu code generator: {}", variable);
   for (const std::string& file : files) {
     if (struct stat status{}; ::stat(file.c_str(), &status) != 0)
       continue;
     if (const std::string reason = reason_against(file); !reason.empty())
-      fail(ErrorKind::Device, "cpu code generator: {} {}", file, reason);
+      fail(ErrorKind::Device, "{}: {} {}", who, file, reason);
     // Never closed: code and its generators may outlive every static object.
-    void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // The loader looks for a name without a slash in folders of its own, and not where it was seen.
+    const std::string path = file.find('/') == std::string::npos ? "./" + file : file;
+    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
-      fail(ErrorKind::Device, "cpu code generator: {}", ::dlerror());
+      fail(ErrorKind::Device, "{}: {}", who, ::dlerror());
     void* const function = ::dlsym(library, "egret_code_generator");
     if (function == nullptr)
-      fail(ErrorKind::Device, "cpu code generator: {} is no code generator of egret", file);
+      fail(ErrorKind::Device, "{}: {} is no code generator of egret", who, file);
     const CodeGeneratorLibrary& found =
         *reinterpret_cast<decltype(&egret_code_generator)>(function)();
     if (found.sources != source_version())
-      fail(ErrorKind::Device, "cpu code generator: {} belongs to another build of egret", file);
+      fail(ErrorKind::Device, "{}: {} belongs to another build of egret", who, file);
     return found;
   }
   fail(ErrorKind::Device,
@@ -91,7 +95,11 @@ const CodeGeneratorLibrary& code_generator_library() {
 #ifdef EGRET_LLVM_LINKED
   return *egret_code_generator();
 #else
-  static const CodeGeneratorLibrary& library = load_code_generator(files());
+  static const CodeGeneratorLibrary& library = [&]() -> const CodeGeneratorLibrary& {
+    if (const std::string_view only = environment(kVariable); !only.empty())
+      return load_code_generator(std::vector{std::string(only)}, kVariable);
+    return load_code_generator(files());
+  }();
   return library;
 #endif
 }

@@ -62,9 +62,11 @@ struct CodeGeneratorLibrary {
 /// those of load_code_generator().
 const CodeGeneratorLibrary& code_generator_library();
 
-/// Loads the first of `files` that exists. Error(Device) when none does, naming them, and when one
-/// cannot be loaded, is no such library, or was built from other sources.
-const CodeGeneratorLibrary& load_code_generator(std::span<const std::string> files);
+/// Loads the first of `files` that exists; one without a slash is one of the working folder.
+/// Error(Device) when none does, naming them, and when one cannot be loaded, is no such library, or
+/// was built from other sources: `variable`, if any, is what named the files, and is named too.
+const CodeGeneratorLibrary& load_code_generator(std::span<const std::string> files,
+                                                std::string_view variable = {});
 
 } // namespace egret::backend::cpu
 

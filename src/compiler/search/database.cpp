@@ -65,6 +65,7 @@ struct TuningDatabase::Impl {
   std::uint64_t written = 0;
   std::int64_t salvaged = 0; ///< entries of a damaged file
   std::string unreadable;    ///< why the file could not be opened to be read
+  bool empty = false;        ///< the file has no tables: it is as good as none
 
   template <class... Args>
   void warn_once(fmt::format_string<Args...> format, Args&&... args) {
@@ -141,18 +142,34 @@ struct TuningDatabase::Impl {
 
   // Where nothing may be written, not even the files beside a database that is open.
   void open_to_read() {
-    writable = false;
+    writable = empty = false;
     using Open = Sqlite::Mode;
     const bool nobody_writes = mode == Mode::Inspect && !has_log();
     for (const auto how : {nobody_writes ? Open::Unchanging : Open::ReadOnly, Open::Unchanging})
       try {
         sqlite.emplace(*file, how, kBusyMilliseconds);
+        if ((how == Open::ReadOnly || !has_log()) && has_no_tables()) {
+          empty = true;
+          sqlite.reset(); // as if there were no file
+          return;
+        }
         number("SELECT count(*) FROM (SELECT 1 FROM choices LIMIT 1)");
         return;
       } catch (const SqliteError& error) {
         sqlite.reset();
         unreadable = error.what();
       }
+  }
+
+  /// As open_to_write() makes it before its tables, and leaves it where the disk is full. More
+  /// pages than one were a database once.
+  bool has_no_tables() {
+    const std::int64_t pages = number("PRAGMA page_count");
+    if (pages == 0) // the one or the other, and nothing tells which
+      throw SqliteError(kNotADatabase, "it was cut to nothing, or the disk was full when it was "
+                                       "made; the next run that searches makes it anew");
+    return pages == 1 && number("PRAGMA application_id") == 0 &&
+           number("SELECT count(*) FROM sqlite_master") == 0;
   }
 
   std::int64_t number(const char* sql) {
@@ -363,6 +380,8 @@ TuningStats TuningDatabase::stats(std::uint64_t generators) {
     s.stale = stale.integer(0);
     return s;
   });
+  if (std::lock_guard lock(impl_->guard); impl_->empty)
+    stats.readable = true;
   if (impl_->file) {
     stats.file = impl_->file->string();
     std::error_code error;
@@ -428,6 +447,8 @@ std::vector<std::string> TuningDatabase::verify() {
     try {
       if (!impl_->opened)
         impl_->open();
+      if (impl_->empty)
+        return {};
       if (!impl_->sqlite)
         return {fmt::format("it cannot be read: {}", impl_->unreadable)};
       return problems_of(*impl_->sqlite);

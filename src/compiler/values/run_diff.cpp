@@ -290,7 +290,8 @@ RunDiff diff_runs(const SavedRun& first, const SavedRun& second, const DiffOptio
   const NodeKeys keys[2] = {node_keys(first.graph), node_keys(second.graph)};
   const std::map<NodeId, NodeId> pairs = pairs_of(first, keys[0], second, keys[1]);
   RunDiff diff;
-  diff.complete = first.complete && second.complete;
+  diff.cut_short[0] = !first.complete;
+  diff.cut_short[1] = !second.complete;
   std::set<NodeId> paired, agreed[2];
   for (const auto& [b, a] : pairs) { // ids ascend from operands to readers
     ++diff.compared;
@@ -319,7 +320,14 @@ RunDiff diff_runs(const SavedRun& first, const SavedRun& second, const DiffOptio
 }
 
 std::string RunDiff::text() const {
-  std::string text;
+  std::string text, cut;
+  if (!complete())
+    cut = cut_short[0] && cut_short[1]
+              ? "both runs were cut short"
+              : fmt::format("the {} run was cut short", kRunNames[cut_short[0] ? 0 : 1]);
+  if (differing == 0 && !agrees())
+    text = fmt::format("undecided: {}{}{}\n", compared == 0 ? "no value was compared" : "",
+                       compared == 0 && !cut.empty() ? ", " : "", cut);
   if (differing > 0) {
     text = fmt::format("first difference: {}\n  {}\n  ", text_of_node, detail);
     const char* which = run < 0 ? "" : kRunNames[run];
@@ -353,9 +361,9 @@ std::string RunDiff::text() const {
     text += "\n";
   }
   text += fmt::format("{} values compared: {} agree, {} differ; only in the first run: {}, only in "
-                      "the second: {}{}\n",
+                      "the second: {}{}{}\n",
                       compared, compared - differing, differing, alone[0], alone[1],
-                      complete ? "" : "; a run was cut short");
+                      cut.empty() ? "" : "; ", cut);
   return text;
 }
 

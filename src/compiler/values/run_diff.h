@@ -37,8 +37,12 @@ struct RunDiff {
   std::string text_of_node, detail;        ///< likewise, for people
   std::size_t compared = 0, differing = 0; ///< values
   std::size_t alone[2] = {0, 0};           ///< values that only one run has
-  bool complete = true;                    ///< neither run was cut short
+  bool cut_short[2] = {false, false};      ///< the run lacks values that it was to have
 
+  bool complete() const noexcept { return !cut_short[0] && !cut_short[1]; }
+  /// Whether the runs are known to be equal: values were compared, none differs, and neither run
+  /// was cut short.
+  bool agrees() const noexcept { return compared > 0 && differing == 0 && complete(); }
   std::string text() const; ///< for people
 };
 const char* name_of(RunDiff::Culprit culprit) noexcept;

@@ -193,6 +193,15 @@ void read_run(const LineReader& line, SavedRun& run) {
   run.origins.resize(run.graph.size());
 }
 
+/// Whether there is a value of each input and of all that launches store.
+bool has_every_value(const SavedRun& run) {
+  const auto there = [&](ir::NodeId node) { return run.values.contains(node); };
+  return std::ranges::all_of(run.graph.inputs(), there) &&
+         std::ranges::all_of(run.launches, [&](const SavedLaunch& launch) {
+           return std::ranges::all_of(launch.outputs, there);
+         });
+}
+
 } // namespace
 
 std::string RunDescription::node_text(ir::NodeId node) const {
@@ -252,7 +261,7 @@ SavedRun read_saved_run(const std::filesystem::path& folder) {
       if (!run.values.emplace(node, read_value(line, run, node)).second)
         line.damaged("%{} has a value already", node);
     } else if (event == "end") {
-      run.complete = true;
+      run.complete = has_every_value(run);
     }
   }
   if (number == 0)
@@ -262,15 +271,25 @@ SavedRun read_saved_run(const std::filesystem::path& folder) {
 
 // Writing.
 
+void make_run_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    fail(ErrorKind::File, "values: {}: {}", folder.string(), error.message());
+  const std::filesystem::path journal = folder / SavedRunWriter::kFile;
+  output_target("values", journal);
+  // Permissions do not say all: a folder of a file system that takes no files is seen so.
+  if (const TemporaryFile attempt(journal, 0600); attempt.fd() < 0)
+    fail(ErrorKind::File, "values: {}: no file can be made there: {}", folder.string(),
+         std::strerror(errno));
+}
+
 SavedRunWriter::SavedRunWriter(std::filesystem::path folder, RunDescription run,
                                std::int64_t most_bytes)
     : bytes_left_(most_bytes) {
   static_cast<RunDescription&>(run_) = std::move(run);
   run_.folder = std::move(folder);
-  std::error_code error;
-  std::filesystem::create_directories(run_.folder, error);
-  if (error)
-    fail(ErrorKind::File, "values: {}: {}", run_.folder.string(), error.message());
+  make_run_folder(run_.folder);
   if (path_exists(run_.folder / kFile))
     resume(read_saved_run(run_.folder));
   else

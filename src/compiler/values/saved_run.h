@@ -46,7 +46,7 @@ struct RunDescription {
 struct SavedRun : RunDescription {
   static constexpr int kVersion = 1;
   std::filesystem::path folder;
-  bool complete = false; ///< false: the run was cut short
+  bool complete = false; ///< false: the run, or its file, was cut short
   std::map<ir::NodeId, SavedValue> values;
 
   /// The elements of a value that is kept whole. Error(File) where the file's bytes are not those
@@ -58,6 +58,10 @@ struct SavedRun : RunDescription {
 /// line that was cut short is left out.
 SavedRun read_saved_run(const std::filesystem::path& folder);
 
+/// Makes the folder of a run where it is missing. Error(File) for one that cannot be written to:
+/// before long work, so that its values are not lost at the end.
+void make_run_folder(const std::filesystem::path& folder);
+
 /// Writes a run into a folder, value by value, so that one that is cut short can go on: values that
 /// the folder holds of the same run are kept. No more than `most_bytes` of elements are written;
 /// beyond that only summaries.
@@ -65,8 +69,7 @@ class SavedRunWriter {
 public:
   static constexpr const char* kFile = "values.jsonl";
 
-  /// Makes the folder where it is missing. Error(File) for one that cannot be written to,
-  /// Error(State) for one that holds another run.
+  /// Errors are those of make_run_folder(), and Error(State) for a folder that holds another run.
   SavedRunWriter(std::filesystem::path folder, RunDescription run, std::int64_t most_bytes);
 
   bool has(ir::NodeId node) const { return run_.values.contains(node); }

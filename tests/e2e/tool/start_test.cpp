@@ -24,6 +24,9 @@ TEST(ToolStart, LoadsLlvmOnlyForTheCpu) {
   EXPECT_EQ(ran.code, 1) << ran.err;
   test::expect_contains(ran.err, "cpu code generator: there is no /nowhere/libegret_llvm.so; "
                                  "install it there, or set EGRET_LLVM to its path");
+  const Ran wrong = egret_command("train addition --steps 1", "EGRET_LLVM=/");
+  EXPECT_EQ(wrong.code, 1) << wrong.err;
+  test::expect_contains(wrong.err, "cpu code generator: EGRET_LLVM: / is no regular file");
 #endif
 }
 

@@ -79,6 +79,27 @@ TEST_F(ToolValues, APlantedRuleIsNamed) {
   EXPECT_EQ(diff("plain", "wrong", "--tolerance 1e9").code, 0);
 }
 
+TEST_F(ToolValues, ARunThatWasCutShortIsNotEqual) {
+  save("plain", "--no-fuse");
+  save("cut", "--no-fuse");
+  const std::string text = test::read_file(folder_ / "cut" / "values.jsonl");
+  test::write_file(folder_ / "cut" / "values.jsonl",
+                   text.substr(0, text.find("{\"event\":\"value\"")));
+  const Ran none = diff("plain", "cut");
+  EXPECT_EQ(none.code, 1) << none.out;
+  expect_contains(none.out, "undecided: no value was compared, the second run was cut short\n");
+  test::write_file(folder_ / "cut" / "values.jsonl",
+                   text.substr(0, text.find("{\"event\":\"end\"")));
+  const Ran some = diff("cut", "plain");
+  EXPECT_EQ(some.code, 1) << some.out;
+  expect_contains(some.out, "undecided: the first run was cut short\n5 values compared: 5 agree");
+  const auto json = nlohmann::json::parse(diff("cut", "plain", "--json").out);
+  EXPECT_EQ(json["complete"], false);
+  EXPECT_EQ(json["cut_short"], nlohmann::json::array({"first"}));
+  save("cut", "--no-fuse");
+  EXPECT_EQ(diff("plain", "cut").code, 0);
+}
+
 TEST_F(ToolValues, TheOriginOfAnInfinityIsNamed) {
   const Ran none = run("--find-nan");
   EXPECT_EQ(none.code, 0) << none.err;
@@ -113,6 +134,9 @@ TEST_F(ToolValues, WrongUseIsRefused) {
   save("plain", "--no-fuse");
   refused(run("--save-values " + path("plain")), 1, "holds another run");
   refused(run("--save-values " + path("g.txt")), 1, "values: ");
+  const Ran nowhere = run("--find-nan --save-values /proc/x");
+  refused(nowhere, 1, "values: /proc/x: ");
+  EXPECT_EQ(nowhere.err.find("no NaN"), std::string::npos) << "it ran first: " << nowhere.err;
   refused(run("--save-values " + path("n") + " --values-limit much"), 2, "--values-limit");
   refused(run("--values-limit 1MB"), 2, "--save-values");
   refused(run("--debug --find-nan"), 2, "--find-nan");

@@ -55,6 +55,24 @@ TEST(CodeGenerator, RefusesALibraryThatIsNotWholeAndWhatIsNoFile) {
     EXPECT_EQ(refusal({file}), "cpu code generator: " + file + " is no regular file");
 }
 
+TEST(CodeGenerator, NamesTheVariableThatNamesTheFile) {
+  const test::TempFolder folder;
+  const std::vector<std::string> files{folder.path().string()};
+  EXPECT_EQ(test::error_of(ErrorKind::Device, [&] { load_code_generator(files, "EGRET_LLVM"); }),
+            "cpu code generator: EGRET_LLVM: " + files[0] + " is no regular file");
+}
+
+TEST(CodeGenerator, LoadsANameWithoutASlashFromTheWorkingFolder) {
+  const test::TempFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::copy_file(std::filesystem::absolute(EGRET_OTHER_CODE_GENERATOR),
+                             folder / "mine.so");
+  std::filesystem::current_path(folder.path());
+  const std::string said = refusal({"mine.so"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(said, "cpu code generator: mine.so belongs to another build of egret");
+}
+
 TEST(OwnFolder, IsThatOfTheProgram) {
   EXPECT_EQ(own_folder(), std::filesystem::canonical("/proc/self/exe").parent_path());
 }

@@ -1,6 +1,8 @@
 // Containers, numbers of any size and function values.
 #include "programs.h"
 
+#include <chrono>
+
 namespace egret::egraph::test {
 namespace {
 
@@ -45,6 +47,23 @@ TEST(Containers, OfTheMostFrequentElementsTheLastIsPicked) {
     (check (= (multiset-pick-max (multiset-of 5 1 1 9)) 1))
     (check (= (multiset-pick-max (multiset-of 4 2 8)) 8))
     (fail (multiset-pick-max (multiset-of))))");
+}
+
+TEST(Containers, MultisetsAreSubtractedAsOftenAsTheyHold) {
+  Session().run(
+      R"((sort T (MultiSet i64)) (let $a (multiset-of 3 1 2 3 1)) (let $b (multiset-of 1 3 3))
+    (check (= (multiset-subtract $a $b) (multiset-of 1 2)) (= (multiset-subtract-swapped $b $a) (multiset-of 1 2)))
+    (check (= (multiset-subtract $a (multiset-of)) $a) (= (multiset-subtract $a $a) (multiset-of)))
+    (fail (multiset-subtract $a (multiset-of 2 2))) (fail (multiset-subtract $b $a)))");
+}
+
+TEST(Containers, LongMultisetsAreSubtractedInOnePass) {
+  // One element at a time, each moving those behind it, would take minutes.
+  const auto begin = std::chrono::steady_clock::now();
+  Session().run(R"((sort T (MultiSet i64))
+    (let $a (multiset-single 1 1000000)) (let $b (multiset-insert (multiset-sum $a (multiset-single 2 1000000)) 3))
+    (check (= (multiset-subtract $b $a) (multiset-insert (multiset-single 2 1000000) 3))))");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 
 TEST(Containers, AMapIsPrintedAsItCanBeRead) {

@@ -183,13 +183,13 @@ TEST(SavedRun, GoesOnWhereItWasCutShort) {
   bytes[5] ^= 1;
   test::write_file(damaged, bytes);
   EXPECT_FALSE(read_saved_run(folder / "cut").complete);
-  EXPECT_FALSE(diff_of(folder / "whole", folder / "cut").complete);
+  EXPECT_FALSE(diff_of(folder / "whole", folder / "cut").complete());
 
   const SavedCounts counts = program.save(folder / "cut", op_by_op());
   EXPECT_EQ(counts.launches, 5u);
   EXPECT_EQ(counts.kept, 3u);
   const RunDiff diff = diff_of(folder / "whole", folder / "cut");
-  EXPECT_TRUE(diff.complete);
+  EXPECT_TRUE(diff.agrees());
   EXPECT_EQ(diff.compared, 7u);
   EXPECT_EQ(diff.differing, 0u) << diff.text();
 }
@@ -203,6 +203,17 @@ TEST(SavedRun, IsNotMixedWithAnother) {
   expect_error(ErrorKind::State, "holds another run",
                [&] { program.save(folder / "run", op_by_op()); });
   expect_error(ErrorKind::File, "values.jsonl", [&] { read_saved_run(folder / "nothing"); });
+}
+
+TEST(SavedRun, FoldersThatCannotBeWrittenToAreRefusedBeforehand) {
+  const test::TempFolder folder;
+  test::write_file(folder / "file", "");
+  std::filesystem::create_directories(folder / "taken" / SavedRunWriter::kFile);
+  for (const std::filesystem::path& place : {std::filesystem::path("/proc/x"), folder / "file",
+                                             folder / "file" / "within", folder / "taken"})
+    expect_error(ErrorKind::File, "values: " + place.string(), [&] { make_run_folder(place); });
+  make_run_folder(folder / "new" / "run");
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "new" / "run"));
 }
 
 TEST(SavedRun, RefusesDamageByNameAndLine) {
@@ -339,6 +350,48 @@ TEST(RunDiff, NamesOtherInputs) {
   const RunDiff diff = diff_of(folder / "one", folder / "other");
   EXPECT_EQ(diff.culprit, Culprit::Inputs);
   EXPECT_NE(diff.text().find("element [0,7] is "), std::string::npos) << diff.text();
+}
+
+TEST(RunDiff, IsUndecidedWhereARunWasCutShort) {
+  test::TempFolder folder;
+  const SavedProgram program;
+  program.save(folder / "whole", op_by_op());
+  program.save(folder / "cut", op_by_op());
+  const auto journal = folder / "cut" / SavedRunWriter::kFile;
+  const std::string text = test::read_file(journal);
+  const std::size_t first = text.find("{\"event\":\"value\""), last = text.rfind("{\"event\":\"v"),
+                    end = text.find("{\"event\":\"end\"");
+  const auto expect_undecided = [&](const std::string& left, std::size_t compared,
+                                    const std::string& says) {
+    test::write_file(journal, left);
+    const RunDiff diff = diff_of(folder / "whole", folder / "cut");
+    EXPECT_EQ(diff.compared, compared);
+    EXPECT_EQ(diff.differing, 0u);
+    EXPECT_FALSE(diff.agrees());
+    EXPECT_TRUE(diff.text().starts_with("undecided: " + says + "\n")) << diff.text();
+    EXPECT_FALSE(diff.cut_short[0]);
+    EXPECT_TRUE(diff.cut_short[1]);
+  };
+  expect_undecided(text.substr(0, first), 0, "no value was compared, the second run was cut short");
+  expect_undecided(text.substr(0, text.find('\n') + 1), 0,
+                   "no value was compared, the second run was cut short");
+  expect_undecided(text.substr(0, last), 6, "the second run was cut short");
+  expect_undecided(text.substr(0, end), 7, "the second run was cut short");
+  // A line is missing before the last one.
+  expect_undecided(text.substr(0, last) + text.substr(end), 6, "the second run was cut short");
+  const RunDiff both = diff_of(folder / "cut", folder / "cut");
+  EXPECT_TRUE(both.text().starts_with("undecided: both runs were cut short\n")) << both.text();
+  test::write_file(journal, text);
+  EXPECT_TRUE(diff_of(folder / "whole", folder / "cut").agrees());
+}
+
+TEST(RunDiff, IsUndecidedWhereNothingIsCompared) {
+  RunDiff diff;
+  EXPECT_FALSE(diff.agrees());
+  EXPECT_TRUE(diff.text().starts_with("undecided: no value was compared\n")) << diff.text();
+  diff.compared = 1;
+  EXPECT_TRUE(diff.agrees());
+  EXPECT_TRUE(diff.text().starts_with("1 values compared: 1 agree")) << diff.text();
 }
 
 TEST(RunDiff, TellsRoundingFromMistakes) {

@@ -338,6 +338,40 @@ TEST(TuningDatabase, VerifyReadsWhileOthersWrite) {
 TEST(TuningDatabase, AnEmptyFileIsDamage) {
   const test::TempFolder folder;
   test::write_file(TuningDatabase::file_in(folder.path()), "");
+  const auto problems = TuningDatabase(folder.path(), Mode::Inspect).verify();
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("it was cut to nothing, or the disk was full"), std::string::npos)
+      << problems[0];
+  EXPECT_TRUE(TuningDatabase(folder.path()).put(tuning_key(1), tuning_choice(1)));
+  EXPECT_EQ(TuningDatabase(folder.path(), Mode::Inspect).verify(), std::vector<std::string>());
+}
+
+// What is left where the disk was full when the tables were to be made.
+TEST(TuningDatabase, AFileWithoutTablesIsAFreshOne) {
+  const test::TempFolder folder;
+  const auto file = TuningDatabase::file_in(folder.path());
+  Sqlite(file, Sqlite::Mode::ReadWrite, 1000).run("PRAGMA journal_mode = WAL");
+  ASSERT_EQ(std::filesystem::file_size(file), 4096u);
+  const Warnings warnings;
+  {
+    TuningDatabase looking(folder.path(), Mode::Inspect);
+    EXPECT_EQ(looking.verify(), std::vector<std::string>());
+    EXPECT_TRUE(looking.stats(99).readable);
+    EXPECT_EQ(looking.stats(99).choices, 0);
+  }
+  EXPECT_FALSE(TuningDatabase(folder.path(), Mode::Frozen).choice(tuning_key(1)));
+  EXPECT_TRUE(TuningDatabase(folder.path(), Mode::Frozen).choices().empty());
+  TuningDatabase database(folder.path());
+  EXPECT_TRUE(database.put(tuning_key(1), tuning_choice(1)));
+  EXPECT_TRUE(database.choice(tuning_key(1)));
+  EXPECT_EQ(database.verify(), std::vector<std::string>());
+  EXPECT_TRUE(warnings.all.empty());
+}
+
+TEST(TuningDatabase, TablesOfAnotherProgramAreNoFreshFile) {
+  const test::TempFolder folder;
+  Sqlite(TuningDatabase::file_in(folder.path()), Sqlite::Mode::ReadWrite, 1000)
+      .run("CREATE TABLE other(x)");
   EXPECT_EQ(TuningDatabase(folder.path(), Mode::Inspect).verify().size(), 1u);
 }
 
