@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <future>
 #include <set>
 #include <variant>
 #include <vector>
@@ -55,6 +56,16 @@ struct Request {
   KernelCache& cache;
 };
 
+/// Nodes of a graph whose passes take longer than a thread takes to begin.
+constexpr std::size_t kLargeGraph = 512;
+
+/// A graph as fusion plans start from it.
+struct Prepared {
+  CandidateGraphs::value_type candidate;
+  std::uint64_t hash = 0; ///< of its normal form
+  std::vector<PassTime> times;
+};
+
 /// The cheapest graph that rules extracted, the one that they were given, and other cheap ones:
 /// what is less work by itself may be cut into worse kernels. In normal form, each once.
 CandidateGraphs candidates_in(const Compilation& program) {
@@ -65,11 +76,10 @@ CandidateGraphs candidates_in(const Compilation& program) {
     graphs = {&program.graph};
   else if (program.saturated->is_rewritten())
     graphs.insert(graphs.begin() + 1, &program.graph);
-  std::set<std::uint64_t> seen;
-  CandidateGraphs candidates;
-  for (std::size_t i = 0; i < graphs.size(); ++i) {
+  const auto prepared = [&](std::size_t i) {
+    Prepared made;
     Compilation one(program.options, program.target);
-    one.times = program.times;
+    one.times = program.times ? &made.times : nullptr;
     if (graphs.size() > 1)
       one.fusion_plan = fmt::format("graph {} of {}", i + 1, graphs.size());
     one.graph = *graphs[i];
@@ -78,8 +88,24 @@ CandidateGraphs candidates_in(const Compilation& program) {
     ensure(one.candidate->graph().inputs().size() == graphs[i]->inputs().size() &&
                one.candidate->graph().outputs.size() == graphs[i]->outputs.size(),
            "compile: the normal form has another number of inputs or outputs");
-    if (seen.insert(ir::canonical_hash(one.candidate->graph())).second)
-      candidates.push_back(std::move(one.candidate));
+    made.hash = ir::canonical_hash(one.candidate->graph());
+    made.candidate = std::move(one.candidate);
+    return made;
+  };
+  // Large ones beside each other, but where somebody looks on from pass to pass.
+  const bool beside = !program.options.after_pass && graphs[0]->size() >= kLargeGraph;
+  std::vector<std::future<Prepared>> others;
+  for (std::size_t i = 1; i < graphs.size(); ++i)
+    others.push_back(std::async(
+        beside ? std::launch::async | std::launch::deferred : std::launch::deferred, prepared, i));
+  std::set<std::uint64_t> seen;
+  CandidateGraphs candidates;
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    Prepared made = i == 0 ? prepared(0) : others[i - 1].get();
+    if (seen.insert(made.hash).second)
+      candidates.push_back(std::move(made.candidate));
+    for (const PassTime& of_pass : made.times)
+      add_time(*program.times, of_pass.pass, of_pass.seconds);
   }
   return candidates;
 }
