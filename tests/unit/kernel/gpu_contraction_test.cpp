@@ -175,7 +175,19 @@ kernel::Region stepped(const Einsum& e, bool turned) {
   });
 }
 
-TEST(GpuContraction, SumsLeaveThroughSharedMemoryWhereMuchIsMadeOfThem) {
+/// A sum of products times its sine, and the cosine of its double, in 16 bits.
+kernel::Region waved(const Einsum& e) {
+  return built_region([&](Graph& g) {
+    const NodeId a = input(g, "a", e.left, e, DType::BF16),
+                 b = input(g, "b", e.right, e, DType::BF16);
+    const NodeId sum = g.cast(testing::einsum(g, a, b, e), DType::F32);
+    const auto narrow = [&](NodeId x) { return g.cast(x, DType::BF16); };
+    return std::vector{narrow(g.binary(Op::Mul, sum, g.unary(Op::Sin, sum))),
+                       narrow(g.unary(Op::Cos, g.binary(Op::Add, sum, sum)))};
+  });
+}
+
+TEST(GpuContraction, SumsLeaveThroughSharedMemoryWhereResultsAreAsWide) {
   for (const bool turned : {false, true})
     for (const auto [m, n] : {std::pair{70, 72}, {64, 64}, {37, 52}, {33, 35}}) {
       check(stepped(sizes("mk", "kn", "mn", m, n, 64), turned), kMma + " staged=1");
@@ -183,7 +195,7 @@ TEST(GpuContraction, SumsLeaveThroughSharedMemoryWhereMuchIsMadeOfThem) {
     }
 }
 
-TEST(GpuContraction, WhatIsMadeOfSumsIsOneCodeForAllColumnsOfATile) {
+TEST(GpuContraction, WhatIsMadeOfWideSumsIsOneCodeForAllColumnsOfATile) {
   const kernel::Region region = stepped(sizes("mk", "kn", "mn", 512, 1024, 256), false);
   const auto operations = [&](int columns) {
     const std::string schedule =
@@ -199,6 +211,12 @@ TEST(GpuContraction, WhatIsMadeOfSumsIsOneCodeForAllColumnsOfATile) {
     return count;
   };
   EXPECT_EQ(operations(64), operations(256));
+}
+
+TEST(GpuContraction, SeveralNarrowResultsLeaveOneAfterTheOther) {
+  for (const int n : {200, 187})
+    check(waved(sizes("mk", "nk", "mn", 70, n, 64)),
+          "bm=64 bn=128 staged=1 stages=2 wm=1 @mma=wgmma");
 }
 
 TEST(GpuContraction, TilesOfTheLastWaveAreCutIntoEqualShares) {
