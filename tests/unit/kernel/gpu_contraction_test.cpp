@@ -12,6 +12,7 @@
 #include "kernel/serialize.h"
 #include "support/contraction_regions.h"
 #include "support/region_runner.h"
+#include "unit/kernel/gpu_products.h"
 
 #include <gtest/gtest.h>
 
@@ -26,13 +27,14 @@ namespace {
 using backend::reference::verify_kernel;
 using ir::Graph;
 using ir::NodeId;
+using testing::built_region;
+using testing::check_product;
 using testing::Einsum;
+using testing::gpu;
 using testing::input;
+using testing::kMma;
+using testing::kWgmma;
 using testing::sizes;
-
-kernel::Region built_region(const std::function<std::vector<NodeId>(Graph&)>& make) {
-  return testing::region_of(make, 64); // as memory is aligned on a GPU
-}
 
 kernel::Region plain(const Einsum& e, DType dtype) {
   return testing::product_region(e, dtype, 64);
@@ -54,45 +56,9 @@ kernel::Region busy(const Einsum& e, DType dtype) {
   });
 }
 
-/// Products in 16 bits, and their squares in f32.
-kernel::Region in_two_types(const Einsum& e) {
-  return built_region([&](Graph& g) {
-    const NodeId a = input(g, "a", e.left, e, DType::BF16),
-                 b = input(g, "b", e.right, e, DType::BF16);
-    const NodeId product = testing::einsum(g, a, b, e);
-    const NodeId wide = g.cast(product, DType::F32);
-    return std::vector{product, g.binary(Op::Mul, wide, wide)};
-  });
-}
-
-kernel::Target gpu(int capability = 90) {
-  return backend::cuda::known_target(capability);
-}
-
-/// Checks one schedule with as many blocks as `workers` says, so that some take several tiles.
-void check(const kernel::Region& region, const std::string& schedule, int workers = 2,
-           const backend::reference::Bindings& dims = {}) {
-  const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
-      region, kernel::parse_schedule("gpu_contraction " + schedule), gpu());
-  ASSERT_TRUE(lowered.ok) << schedule << ": " << lowered.reason << "\n" << kernel::print(region);
-  const auto again = kernel::program_of_bytes(kernel::to_bytes(lowered.program));
-  EXPECT_EQ(hash_of(again), hash_of(lowered.program));
-  const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
-    backend::reference::interpret(program, block, {.workers = workers});
-  };
-  try {
-    const auto result = verify_kernel(region, lowered.program, launch, dims);
-    ASSERT_TRUE(result.ok) << schedule << "\n" << result.message << "\n" << kernel::print(region);
-  } catch (const std::exception& e) {
-    FAIL() << schedule << "\n" << e.what() << "\n" << kernel::print(lowered.program);
-  }
-}
+const std::string kFma = "bk=8 bm=32 bn=32 stages=3 wm=1 wn=1";
 
 const char* const kForms[][2] = {{"mk", "kn"}, {"mk", "nk"}, {"km", "kn"}, {"km", "nk"}};
-
-const std::string kFma = "bk=8 bm=32 bn=32 stages=3 wm=1 wn=1",
-                  kMma = "bk=16 bm=32 bn=32 stages=3 wm=1 wn=2 @mma=m16n8k16",
-                  kWgmma = "bm=64 bn=64 stages=2 wm=1 @mma=wgmma";
 
 /// The bits of the outputs with so many blocks.
 std::vector<std::vector<std::byte>> bits_of(const kernel::Region& region,
@@ -139,86 +105,6 @@ TEST(GpuContraction, ManyTermsOfFewResultsAreSharedByAllMultiprocessors) {
   }
 }
 
-TEST(GpuContraction, ResultsOfTwoTypesLeaveThroughOnePieceOfSharedMemory) {
-  for (const std::string& schedule : {kMma + " staged=1", kWgmma + " staged=1"})
-    check(in_two_types(sizes("mk", "kn", "mn", 70, 72, 64)), schedule);
-  // The tiles that are tried first fill a block's shared memory but for that piece.
-  const kernel::Region large = in_two_types(sizes("mk", "kn", "mn", 8192, 8192, 4096));
-  int tried = 0;
-  for (const kernel::Schedule& s : kernel::gpu_contraction_generator().space(large, gpu())) {
-    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(large, s, gpu());
-    ASSERT_TRUE(lowered.ok) << to_string(s) << ": " << lowered.reason;
-    EXPECT_LE(backend::cuda::dynamic_shared_bytes(lowered.program), gpu().block_shared_bytes)
-        << to_string(s);
-    if (++tried == 6)
-      break;
-  }
-}
-
-/// A step by the product with a moment of it: what optimizers make of a gradient. The first output
-/// is the moment, the second what is stepped, turned where `turned`, and the third the step in
-/// bf16.
-kernel::Region stepped(const Einsum& e, bool turned) {
-  return built_region([&](Graph& g) {
-    const NodeId a = input(g, "a", e.left, e, DType::BF16),
-                 b = input(g, "b", e.right, e, DType::BF16);
-    const NodeId gradient = g.cast(testing::einsum(g, a, b, e), DType::F32);
-    const Shape shape = g[gradient].shape;
-    const auto number = [&](double v) { return g.broadcast(g.constant(DType::F32, v), shape); };
-    const NodeId moment =
-        g.binary(Op::Add, g.binary(Op::Mul, g.input("moment", DType::F32, shape), number(0.9)),
-                 g.binary(Op::Mul, gradient, number(0.1)));
-    const NodeId square = g.binary(Op::Add, g.binary(Op::Mul, moment, moment), number(0.5));
-    const NodeId step = g.binary(Op::Div, moment, g.unary(Op::Sqrt, square));
-    const NodeId next = g.binary(Op::Add, g.input("weight", DType::F32, shape), step);
-    return std::vector{moment, turned ? g.permute(next, {1, 0}) : next, g.cast(step, DType::BF16)};
-  });
-}
-
-/// A sum of products times its sine, and the cosine of its double, in 16 bits.
-kernel::Region waved(const Einsum& e) {
-  return built_region([&](Graph& g) {
-    const NodeId a = input(g, "a", e.left, e, DType::BF16),
-                 b = input(g, "b", e.right, e, DType::BF16);
-    const NodeId sum = g.cast(testing::einsum(g, a, b, e), DType::F32);
-    const auto narrow = [&](NodeId x) { return g.cast(x, DType::BF16); };
-    return std::vector{narrow(g.binary(Op::Mul, sum, g.unary(Op::Sin, sum))),
-                       narrow(g.unary(Op::Cos, g.binary(Op::Add, sum, sum)))};
-  });
-}
-
-TEST(GpuContraction, SumsLeaveThroughSharedMemoryWhereResultsAreAsWide) {
-  for (const bool turned : {false, true})
-    for (const auto [m, n] : {std::pair{70, 72}, {64, 64}, {37, 52}, {33, 35}}) {
-      check(stepped(sizes("mk", "kn", "mn", m, n, 64), turned), kMma + " staged=1");
-      check(stepped(sizes("mk", "nk", "mn", m, n, 64), turned), kWgmma + " staged=1");
-    }
-}
-
-TEST(GpuContraction, WhatIsMadeOfWideSumsIsOneCodeForAllColumnsOfATile) {
-  const kernel::Region region = stepped(sizes("mk", "kn", "mn", 512, 1024, 256), false);
-  const auto operations = [&](int columns) {
-    const std::string schedule =
-        fmt::format("gpu_contraction bm=64 bn={} staged=1 stages=2 wm=1 @mma=wgmma", columns);
-    const kernel::Lowered lowered =
-        kernel::gpu_contraction_generator().lower(region, kernel::parse_schedule(schedule), gpu());
-    EXPECT_TRUE(lowered.ok) << lowered.reason;
-    int count = 0;
-    kernel::each_statement(lowered.program.body, [&](const kernel::Stmt& s) {
-      const auto* let = kernel::get_if<kernel::Let>(s);
-      count += let && kernel::get_if<kernel::inst::Apply>(let->inst);
-    });
-    return count;
-  };
-  EXPECT_EQ(operations(64), operations(256));
-}
-
-TEST(GpuContraction, SeveralNarrowResultsLeaveOneAfterTheOther) {
-  for (const int n : {200, 187})
-    check(waved(sizes("mk", "nk", "mn", 70, n, 64)),
-          "bm=64 bn=128 staged=1 stages=2 wm=1 @mma=wgmma");
-}
-
 TEST(GpuContraction, TilesOfTheLastWaveAreCutIntoEqualShares) {
   // 3 x 4 tiles of 5 steps: 10 whole ones and 10 steps of two tiles for 5 blocks, or all 60 for 7.
   const kernel::Region product =
@@ -229,7 +115,7 @@ TEST(GpuContraction, TilesOfTheLastWaveAreCutIntoEqualShares) {
       const std::string schedule =
           fmt::format("bm=64 bn=64 stages=2 {}wm=1 {} @mma=wgmma", staged, shares);
       for (const int workers : {1, 3, 7})
-        check(product, schedule, workers);
+        check_product(product, schedule, workers);
       const auto one = bits_of(product, schedule, 1);
       EXPECT_FALSE(one.empty());
       EXPECT_EQ(one, bits_of(product, schedule, 2)) << schedule;
@@ -262,13 +148,13 @@ TEST(GpuContraction, AnInefficientLastWaveIsOfferedAsShares) {
 
 TEST(GpuContraction, MultiplyAddsInEveryLayout) {
   for (const auto& form : kForms) {
-    check(plain(sizes(form[0], form[1], "mn", 37, 41, 19), DType::F32), kFma);
-    check(plain(sizes(form[0], form[1], "mn", 64, 32, 40), DType::F32), kFma);
+    check_product(plain(sizes(form[0], form[1], "mn", 37, 41, 19), DType::F32), kFma);
+    check_product(plain(sizes(form[0], form[1], "mn", 64, 32, 40), DType::F32), kFma);
   }
-  check(plain(sizes("bmk", "bkn", "bmn", 33, 36, 12, 3), DType::F32), kFma);
-  check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::F64), kFma);
-  check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::I32), kFma);
-  check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::BF16), kFma);
+  check_product(plain(sizes("bmk", "bkn", "bmn", 33, 36, 12, 3), DType::F32), kFma);
+  check_product(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::F64), kFma);
+  check_product(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::I32), kFma);
+  check_product(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::BF16), kFma);
 }
 
 TEST(GpuContraction, WarpsShareTheDepthOfAPiece) {
@@ -278,11 +164,11 @@ TEST(GpuContraction, WarpsShareTheDepthOfAPiece) {
         return fmt::format("bk=16 bm={} bn=32 stages=3 wm={} wn=1 {}", 16 * warps_m, warps_m,
                            shared);
       };
-      check(plain(sizes(form[0], form[1], "mn", 37, 41, 150), DType::F32), schedule(1));
-      check(busy(sizes(form[0], form[1], "mn", 37, 41, 100), DType::F32), schedule(2));
+      check_product(plain(sizes(form[0], form[1], "mn", 37, 41, 150), DType::F32), schedule(1));
+      check_product(busy(sizes(form[0], form[1], "mn", 37, 41, 100), DType::F32), schedule(2));
     }
-  check(plain(sizes("bmk", "bkn", "bmn", 17, 36, 70, 3), DType::F32),
-        "bk=16 bm=16 bn=32 stages=2 wk=4 wm=1 wn=1 @split_reduce=2");
+  check_product(plain(sizes("bmk", "bkn", "bmn", 17, 36, 70, 3), DType::F32),
+                "bk=16 bm=16 bn=32 stages=2 wk=4 wm=1 wn=1 @split_reduce=2");
   const auto reason = [](DType dtype, const std::string& schedule) {
     return kernel::gpu_contraction_generator()
         .lower(plain(sizes("mk", "kn", "mn", 64, 64, 64), dtype),
@@ -354,17 +240,17 @@ TEST(GpuContraction, PiecesOfAConcatenationAreCopiedFromTheirTensors) {
   };
   const kernel::Region odd = product_of_pieces({10, 3, 20, 1, 7}, 37, 29, DType::F32);
   for (const char* more : {"", " @split_reduce=3"}) {
-    check(odd, kFma + more);
-    check(odd, std::string("bk=16 bm=16 bn=32 stages=4 wk=4 wm=1 wn=1") + more);
+    check_product(odd, kFma + more);
+    check_product(odd, std::string("bk=16 bm=16 bn=32 stages=4 wk=4 wm=1 wn=1") + more);
   }
   EXPECT_EQ(text(odd, kFma).find("load piece"), std::string::npos) << "through registers";
   // Borders that are multiples of a copy are of one tensor each.
   const kernel::Region even = product_of_pieces({16, 8, 40}, 37, 29, DType::BF16);
-  check(even, kMma);
+  check_product(even, kMma);
   EXPECT_NE(text(even, kMma).find("from=piece1"), std::string::npos) << text(even, kMma);
   EXPECT_NE(text(even, kMma).find("elements=8"), std::string::npos);
   const kernel::Region uneven = product_of_pieces({16, 9, 40}, 37, 29, DType::BF16);
-  check(uneven, kMma); // half of a copy's least size: through registers
+  check_product(uneven, kMma); // half of a copy's least size: through registers
   EXPECT_EQ(text(uneven, kMma).find("from=piece"), std::string::npos);
 }
 
@@ -404,13 +290,13 @@ TEST(GpuContraction, ElementsOfASideThatIsMadeAreOfOnePartEach) {
   const auto [odd, odd_masked] = loads(12); // parts that begin within a thread's elements
   EXPECT_GE(odd_masked, 2 * even);
   for (const std::int64_t width : {16, 12, 64})
-    check(product_of_complex(width, 37, 29), schedule);
+    check_product(product_of_complex(width, 37, 29), schedule);
 }
 
 TEST(GpuContraction, WorkBeforeAndAfterTheProductIsInlined) {
-  check(busy(sizes("mk", "kn", "mn", 37, 44, 18), DType::F32), kFma);
-  check(busy(sizes("mk", "nk", "mn", 37, 44, 24), DType::BF16), kMma);
-  check(busy(sizes("km", "kn", "mn", 37, 44, 24), DType::BF16), kMma + " staged=1");
+  check_product(busy(sizes("mk", "kn", "mn", 37, 44, 18), DType::F32), kFma);
+  check_product(busy(sizes("mk", "nk", "mn", 37, 44, 24), DType::BF16), kMma);
+  check_product(busy(sizes("km", "kn", "mn", 37, 44, 24), DType::BF16), kMma + " staged=1");
 }
 
 /// x w^T of bf16, where w is small integers with a scale of each row, or of each 16 of the depth.
@@ -433,10 +319,10 @@ TEST(GpuContraction, WhatASideIsMadeOfIsLoadedAStepAhead) {
   for (const bool of_blocks : {false, true})
     for (const std::int64_t depth : {16, 32, 112, 128}) {
       const kernel::Region region = unpacked(37, 45, depth, of_blocks);
-      check(region, kMma);
-      check(region, kMma + " @split_reduce=2");
-      check(region, "bk=16 bm=32 bn=32 stages=2 wm=1 wn=2 @mma=m16n8k16");
-      check(region, kMma + " staged=1", 1);
+      check_product(region, kMma);
+      check_product(region, kMma + " @split_reduce=2");
+      check_product(region, "bk=16 bm=32 bn=32 stages=2 wm=1 wn=2 @mma=m16n8k16");
+      check_product(region, kMma + " staged=1", 1);
     }
   const auto held = [](const std::string& schedule) {
     const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
@@ -466,8 +352,8 @@ TEST(GpuContraction, LoadsAStepAheadOfOneElementKeepTheirHoles) {
         return std::vector{
             testing::einsum(g, input(g, "x", e.left, e, DType::BF16), g.cast(sum, DType::BF16), e)};
       });
-      check(region, kMma);
-      check(region, "bk=16 bm=32 bn=32 stages=2 wm=1 wn=2 @mma=m16n8k16");
+      check_product(region, kMma);
+      check_product(region, "bk=16 bm=32 bn=32 stages=2 wm=1 wn=2 @mma=m16n8k16");
     }
 }
 
@@ -490,91 +376,96 @@ TEST(GpuContraction, SidesThatAreMadeHaveWarpsThatHideTheirLoads) {
 
 TEST(GpuContraction, MatrixInstructionsInEveryLayout) {
   for (const auto& form : kForms) {
-    check(plain(sizes(form[0], form[1], "mn", 40, 48, 40), DType::BF16), kMma);
-    check(plain(sizes(form[0], form[1], "mn", 33, 35, 19), DType::BF16), kMma + " staged=1");
+    check_product(plain(sizes(form[0], form[1], "mn", 40, 48, 40), DType::BF16), kMma);
+    check_product(plain(sizes(form[0], form[1], "mn", 33, 35, 19), DType::BF16),
+                  kMma + " staged=1");
   }
-  check(plain(sizes("bmk", "bkn", "bmn", 32, 40, 24, 3), DType::F16), kMma);
+  check_product(plain(sizes("bmk", "bkn", "bmn", 32, 40, 24, 3), DType::F16), kMma);
 }
 
 TEST(GpuContraction, SharesOfTheDepthAreAddedInOrder) {
   for (int workers : {1, 3, 7}) {
-    check(plain(sizes("mk", "kn", "mn", 37, 41, 70), DType::F32), kFma + " @split_reduce=3",
-          workers);
-    check(busy(sizes("mk", "nk", "mn", 37, 44, 100), DType::BF16),
-          kMma + " staged=1 @split_reduce=4", workers);
+    check_product(plain(sizes("mk", "kn", "mn", 37, 41, 70), DType::F32), kFma + " @split_reduce=3",
+                  workers);
+    check_product(busy(sizes("mk", "nk", "mn", 37, 44, 100), DType::BF16),
+                  kMma + " staged=1 @split_reduce=4", workers);
   }
   // So many that they are not loaded at once, in even groups or not, by several sets of warps.
   for (const int shares : {8, 11}) {
     const std::string split = " @split_reduce=" + std::to_string(shares);
-    check(plain(sizes("mk", "kn", "mn", 20, 33, 300), DType::F32), kFma + split);
-    check(plain(sizes("mk", "nk", "mn", 20, 40, 1200), DType::BF16), kMma + " staged=1" + split);
+    check_product(plain(sizes("mk", "kn", "mn", 20, 33, 300), DType::F32), kFma + split);
+    check_product(plain(sizes("mk", "nk", "mn", 20, 40, 1200), DType::BF16),
+                  kMma + " staged=1" + split);
   }
   // More shares than steps.
-  check(plain(sizes("mk", "kn", "mn", 20, 33, 9), DType::F32), kFma + " @split_reduce=4");
+  check_product(plain(sizes("mk", "kn", "mn", 20, 33, 9), DType::F32), kFma + " @split_reduce=4");
 }
 
 TEST(GpuContraction, WarpGroupsMultiplyWhatTheCopyEngineBrings) {
   for (const auto& form : kForms) {
-    check(plain(sizes(form[0], form[1], "mn", 72, 136, 136), DType::BF16), kWgmma);
-    check(plain(sizes(form[0], form[1], "mn", 64, 64, 192), DType::F16), kWgmma + " staged=1");
+    check_product(plain(sizes(form[0], form[1], "mn", 72, 136, 136), DType::BF16), kWgmma);
+    check_product(plain(sizes(form[0], form[1], "mn", 64, 64, 192), DType::F16),
+                  kWgmma + " staged=1");
   }
-  check(plain(sizes("bmk", "bkn", "bmn", 72, 72, 72, 3), DType::BF16), kWgmma, 3);
-  check(plain(sizes("mk", "kn", "mn", 200, 136, 72), DType::BF16),
-        "bm=128 bn=64 staged=1 stages=2 wm=2 @mma=wgmma");
+  check_product(plain(sizes("bmk", "bkn", "bmn", 72, 72, 72, 3), DType::BF16), kWgmma, 3);
+  check_product(plain(sizes("mk", "kn", "mn", 200, 136, 72), DType::BF16),
+                "bm=128 bn=64 staged=1 stages=2 wm=2 @mma=wgmma");
   // The few rows are the columns of the instruction.
-  check(plain(sizes("mk", "nk", "mn", 24, 136, 200), DType::BF16),
-        "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma");
+  check_product(plain(sizes("mk", "nk", "mn", 24, 136, 200), DType::BF16),
+                "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma");
 }
 
 TEST(GpuContraction, WarpGroupsMultiplyWhatThreadsCopy) {
   // Rows that begin at multiples of 8 or 4 bytes, on one side or on both.
   for (const auto& form : kForms)
     for (const int odd : {60, 70}) {
-      check(plain(sizes(form[0], form[1], "mn", 2 * odd, odd, odd + 16), DType::BF16), kWgmma);
-      check(plain(sizes(form[0], form[1], "mn", 72, odd, 136), DType::F16),
-            "bm=64 bn=64 stages=3 staged=1 swap=1 wm=1 @mma=wgmma");
+      check_product(plain(sizes(form[0], form[1], "mn", 2 * odd, odd, odd + 16), DType::BF16),
+                    kWgmma);
+      check_product(plain(sizes(form[0], form[1], "mn", 72, odd, 136), DType::F16),
+                    "bm=64 bn=64 stages=3 staged=1 swap=1 wm=1 @mma=wgmma");
     }
-  check(plain(sizes("bmk", "bkn", "bmn", 36, 72, 92, 3), DType::BF16), kWgmma, 3);
-  check(plain(sizes("mk", "nk", "mn", 140, 68, 332), DType::BF16), kWgmma + " @split_reduce=3", 3);
-  check(plain(sizes("mk", "kn", "mn", 150, 68, 324), DType::BF16),
-        "bm=128 bn=64 staged=1 stages=2 streamk=3 wm=2 @mma=wgmma", 3);
+  check_product(plain(sizes("bmk", "bkn", "bmn", 36, 72, 92, 3), DType::BF16), kWgmma, 3);
+  check_product(plain(sizes("mk", "nk", "mn", 140, 68, 332), DType::BF16),
+                kWgmma + " @split_reduce=3", 3);
+  check_product(plain(sizes("mk", "kn", "mn", 150, 68, 324), DType::BF16),
+                "bm=128 bn=64 staged=1 stages=2 streamk=3 wm=2 @mma=wgmma", 3);
   // Consumers get registers from producers that copy.
-  check(plain(sizes("mk", "nk", "mn", 132, 260, 100), DType::BF16),
-        "bm=128 bn=192 stages=2 wm=2 @mma=wgmma");
+  check_product(plain(sizes("mk", "nk", "mn", 132, 260, 100), DType::BF16),
+                "bm=128 bn=192 stages=2 wm=2 @mma=wgmma");
   const Expr m = Expr::symbol("m", 1, 1000), k = Expr::symbol("k", 4, 1000, 4);
   backend::reference::Bindings dims;
   dims.set(m, 45);
   dims.set(k, 132);
-  check(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
+  check_product(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
 }
 
 TEST(GpuContraction, WarpGroupsTakeTilesInTurn) {
   const std::string turns = "bm=64 bn=64 wm=1 pingpong=2 @mma=wgmma @order=fixed/2 ";
   for (const int workers : {1, 3})
     for (const auto& form : kForms) {
-      check(plain(sizes(form[0], form[1], "mn", 200, 136, 136), DType::BF16), turns + "stages=2",
-            workers);
-      check(plain(sizes(form[0], form[1], "mn", 72, 200, 328), DType::F16),
-            turns + "staged=1 stages=3", workers);
+      check_product(plain(sizes(form[0], form[1], "mn", 200, 136, 136), DType::BF16),
+                    turns + "stages=2", workers);
+      check_product(plain(sizes(form[0], form[1], "mn", 72, 200, 328), DType::F16),
+                    turns + "staged=1 stages=3", workers);
       // Fewer pieces than the ring has, and one tile.
-      check(plain(sizes(form[0], form[1], "mn", 200, 72, 64), DType::BF16), turns + "stages=5",
-            workers);
-      check(plain(sizes(form[0], form[1], "mn", 40, 64, 264), DType::BF16), turns + "stages=4",
-            workers);
+      check_product(plain(sizes(form[0], form[1], "mn", 200, 72, 64), DType::BF16),
+                    turns + "stages=5", workers);
+      check_product(plain(sizes(form[0], form[1], "mn", 40, 64, 264), DType::BF16),
+                    turns + "stages=4", workers);
     }
   // Consumers get registers from producers; two groups of a tile, three sets; pieces by threads.
-  check(plain(sizes("mk", "nk", "mn", 300, 264, 136), DType::BF16),
-        "bm=128 bn=128 stages=3 staged=1 wm=1 pingpong=2 @mma=wgmma", 2);
-  check(plain(sizes("mk", "nk", "mn", 600, 72, 136), DType::BF16),
-        "bm=128 bn=64 stages=2 staged=1 wm=2 pingpong=2 @mma=wgmma", 1);
-  check(plain(sizes("mk", "nk", "mn", 600, 72, 136), DType::BF16),
-        "bm=64 bn=64 stages=2 wm=1 pingpong=3 @mma=wgmma", 1);
-  check(plain(sizes("mk", "nk", "mn", 210, 140, 70), DType::BF16), turns + "stages=3", 2);
+  check_product(plain(sizes("mk", "nk", "mn", 300, 264, 136), DType::BF16),
+                "bm=128 bn=128 stages=3 staged=1 wm=1 pingpong=2 @mma=wgmma", 2);
+  check_product(plain(sizes("mk", "nk", "mn", 600, 72, 136), DType::BF16),
+                "bm=128 bn=64 stages=2 staged=1 wm=2 pingpong=2 @mma=wgmma", 1);
+  check_product(plain(sizes("mk", "nk", "mn", 600, 72, 136), DType::BF16),
+                "bm=64 bn=64 stages=2 wm=1 pingpong=3 @mma=wgmma", 1);
+  check_product(plain(sizes("mk", "nk", "mn", 210, 140, 70), DType::BF16), turns + "stages=3", 2);
   const Expr m = Expr::symbol("m", 1, 1000), k = Expr::symbol("k", 4, 1000, 4);
   backend::reference::Bindings dims;
   dims.set(m, 245);
   dims.set(k, 332);
-  check(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), turns + "stages=3", 2, dims);
+  check_product(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), turns + "stages=3", 2, dims);
   const auto reason = [](const std::string& schedule) {
     return kernel::gpu_contraction_generator()
         .lower(plain(sizes("mk", "kn", "mn", 200, 136, 512), DType::BF16),
@@ -588,18 +479,19 @@ TEST(GpuContraction, WarpGroupsTakeTilesInTurn) {
 
 TEST(GpuContraction, WarpGroupsShareTheDepthOut) {
   for (const int workers : {1, 3, 5}) {
-    check(plain(sizes("mk", "nk", "mn", 72, 136, 328), DType::BF16), kWgmma + " @split_reduce=3",
-          workers);
-    check(plain(sizes("km", "kn", "mn", 136, 72, 640), DType::BF16),
-          "bm=128 bn=64 staged=1 stages=2 wm=2 @mma=wgmma @split_reduce=5 @order=fixed/2", workers);
+    check_product(plain(sizes("mk", "nk", "mn", 72, 136, 328), DType::BF16),
+                  kWgmma + " @split_reduce=3", workers);
+    check_product(plain(sizes("km", "kn", "mn", 136, 72, 640), DType::BF16),
+                  "bm=128 bn=64 staged=1 stages=2 wm=2 @mma=wgmma @split_reduce=5 @order=fixed/2",
+                  workers);
   }
-  check(plain(sizes("bmk", "bkn", "bmn", 72, 72, 136, 3), DType::BF16), kWgmma + " @split_reduce=2",
-        3);
-  check(plain(sizes("mk", "nk", "mn", 24, 136, 200), DType::BF16),
-        "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma @split_reduce=2", 3);
+  check_product(plain(sizes("bmk", "bkn", "bmn", 72, 72, 136, 3), DType::BF16),
+                kWgmma + " @split_reduce=2", 3);
+  check_product(plain(sizes("mk", "nk", "mn", 24, 136, 200), DType::BF16),
+                "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma @split_reduce=2", 3);
   // Groups of warps that take registers from the one that copies, and share them again.
-  check(plain(sizes("mk", "nk", "mn", 128, 256, 128), DType::F16),
-        "bm=128 bn=256 staged=1 stages=2 wm=2 @mma=wgmma @split_reduce=2", 2);
+  check_product(plain(sizes("mk", "nk", "mn", 128, 256, 128), DType::F16),
+                "bm=128 bn=256 staged=1 stages=2 wm=2 @mma=wgmma @split_reduce=2", 2);
 }
 
 TEST(GpuContraction, EveryShareOfTheDepthHasWork) {
@@ -653,13 +545,13 @@ TEST(GpuContraction, TheCopyEngineFollowsAxesOverTheirEdges) {
     const Einsum e{"bsk", "nk", "bsn", {{'b', 2}, {'s', 64}, {'k', 192}, {'n', 72}}};
     return std::vector{testing::einsum(g, heads(g), input(g, "w", "nk", e, DType::BF16), e)};
   });
-  check(rows, kWgmma);
+  check_product(rows, kWgmma);
   const kernel::Region columns = built_region([&](Graph& g) {
     const Einsum e{"kn", "km", "nm", {{'k', 128}, {'n', 72}, {'m', 192}}};
     return std::vector{testing::einsum(g, input(g, "y", "kn", e, DType::BF16),
                                        g.reshape(heads(g), {128, 192}), e)};
   });
-  check(columns, kWgmma);
+  check_product(columns, kWgmma);
 }
 
 TEST(GpuContraction, TheCopyEngineTakesOnlyWhatItCan) {
@@ -682,12 +574,12 @@ TEST(GpuContraction, SizesMayBeSymbols) {
   backend::reference::Bindings dims;
   dims.set(m, 45);
   dims.set(k, 24);
-  check(plain(sizes("mk", "kn", "mn", m, 40, k), DType::F32), kFma, 2, dims);
-  check(plain(sizes("mk", "kn", "mn", m, 40, k), DType::BF16), kMma, 2, dims);
-  check(plain(sizes("mk", "kn", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
+  check_product(plain(sizes("mk", "kn", "mn", m, 40, k), DType::F32), kFma, 2, dims);
+  check_product(plain(sizes("mk", "kn", "mn", m, 40, k), DType::BF16), kMma, 2, dims);
+  check_product(plain(sizes("mk", "kn", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
   for (const auto& form : kForms)
-    check(plain(sizes(form[0], form[1], "mn", m, 72, k), DType::F32), kWgmma + " split_parts=1", 2,
-          dims);
+    check_product(plain(sizes(form[0], form[1], "mn", m, 72, k), DType::F32),
+                  kWgmma + " split_parts=1", 2, dims);
 }
 
 TEST(GpuContraction, SchedulesOfTheSpacePass) {
@@ -698,7 +590,7 @@ TEST(GpuContraction, SchedulesOfTheSpacePass) {
       const std::string text = to_string(space[i]);
       EXPECT_EQ(kernel::parse_schedule(text), space[i]);
       if (i % 3 == 0) // large tiles take their time here
-        check(region, text.substr(text.find(' ') + 1), 3);
+        check_product(region, text.substr(text.find(' ') + 1), 3);
     }
   }
 }
