@@ -92,20 +92,19 @@ CandidateGraphs candidates_in(const Compilation& program) {
     made.candidate = std::move(one.candidate);
     return made;
   };
-  // Large ones beside each other, but where somebody looks on from pass to pass.
-  const bool beside = !program.options.after_pass && graphs[0]->size() >= kLargeGraph;
+  const auto policy =
+      graphs[0]->size() >= kLargeGraph ? launch_beside(program.options) : std::launch::deferred;
   std::vector<std::future<Prepared>> others;
   for (std::size_t i = 1; i < graphs.size(); ++i)
-    others.push_back(std::async(
-        beside ? std::launch::async | std::launch::deferred : std::launch::deferred, prepared, i));
+    others.push_back(std::async(policy, prepared, i));
   std::set<std::uint64_t> seen;
   CandidateGraphs candidates;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     Prepared made = i == 0 ? prepared(0) : others[i - 1].get();
     if (seen.insert(made.hash).second)
       candidates.push_back(std::move(made.candidate));
-    for (const PassTime& of_pass : made.times)
-      add_time(*program.times, of_pass.pass, of_pass.seconds);
+    if (program.times)
+      add_times(*program.times, made.times);
   }
   return candidates;
 }

@@ -488,6 +488,10 @@ const Pass& find_pass(std::string_view name, std::string_view who) {
        who, name, nearest->name);
 }
 
+std::launch launch_beside(const Options& options) {
+  return options.after_pass ? std::launch::deferred : std::launch::async | std::launch::deferred;
+}
+
 void run_phase(Compilation& compilation, Phase phase) {
   do {
     for (const Pass& pass : kPasses)

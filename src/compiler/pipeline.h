@@ -5,6 +5,7 @@
 #include "compiler/compilation.h"
 
 #include <cstdint>
+#include <future>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,10 @@ const Pass& find_pass(std::string_view name, std::string_view who);
 /// Options::after_pass. None runs behind one that found no plan within the memory limit.
 /// Phase::Plan runs again, with other schedules, while kernels are refused (refusals.h).
 void run_phase(Compilation& compilation, Phase phase);
+
+/// How passes begin that may run beside others: in a thread of their own where there is one, but
+/// one after the other where somebody looks on from pass to pass (Options::after_pass).
+std::launch launch_beside(const Options& options);
 
 /// The normal form of a graph, as the passes of Phase::Graph make it.
 std::shared_ptr<const CandidateGraph> normal_form(const ir::Graph& graph);

@@ -74,6 +74,11 @@ void add_time(std::vector<PassTime>& times, std::string_view pass, double second
     known->seconds += seconds;
 }
 
+void add_times(std::vector<PassTime>& times, const std::vector<PassTime>& more) {
+  for (const PassTime& of_pass : more)
+    add_time(times, of_pass.pass, of_pass.seconds);
+}
+
 std::string CompileReport::text() const {
   std::string out = fmt::format("{} ops recorded, {} after normalization, {} kernels ({} compiled, "
                                 "{} loaded from disk, {} from the cache), {} "

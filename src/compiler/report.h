@@ -21,6 +21,7 @@ struct PassTime {
 };
 /// Adds to what a pass took, which may have a place in `times` already.
 void add_time(std::vector<PassTime>& times, std::string_view pass, double seconds);
+void add_times(std::vector<PassTime>& times, const std::vector<PassTime>& more);
 
 struct KernelReport {
   std::string name, form, schedule;

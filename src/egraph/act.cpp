@@ -3,6 +3,7 @@
 #include "egraph/print.h"
 
 #include "support/fail.h"
+#include "support/printable.h"
 
 #include <utility>
 
@@ -134,24 +135,10 @@ void Actor::end_phase() {
   }
 }
 
-namespace {
-/// A value as messages show it: of a long text its beginning.
-std::string beginning_of(std::string shown) {
-  constexpr std::size_t kMost = 200;
-  if (shown.size() <= kMost)
-    return shown;
-  std::size_t end = kMost;
-  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xc0) == 0x80)
-    --end; // not within a character
-  shown.resize(end);
-  return shown + "...";
-}
-} // namespace
-
 void Actor::primitive_failed(const Primitive& primitive, const ActionStep& step) {
   std::string call = "(" + primitive.name;
   for (std::uint32_t i = 0; i < step.count && !primitive.any; ++i)
-    call += " " + beginning_of(show_value(engine_, primitive.param(i), args_[i]));
+    call += " " + printable(show_value(engine_, primitive.param(i), args_[i]));
   engine_.sources.fail(ErrorKind::Value, step.span, fmt::format("primitive failed: {})", call));
 }
 

@@ -234,6 +234,7 @@ private:
   /// generator cannot make of sizes that are symbols is made of each part's own.
   bool add_group(const std::vector<const Part*>& parts, std::int64_t threads, std::int64_t choice) {
     std::vector<const Region*> regions;
+    regions.reserve(parts.size());
     for (const Part* part : parts)
       regions.push_back(&part->region);
     std::optional<CommonForm> form = common_form(regions);
@@ -325,21 +326,22 @@ private:
     for (std::size_t i = 0; i < first.operands.size() + first.outputs.size(); ++i) {
       const bool output = i >= first.operands.size();
       const std::size_t at = output ? i - first.operands.size() : i;
-      std::vector<int> places;
+      std::vector<int> numbers; // of the argument, or the scalar, by problem
+      numbers.reserve(parts.size());
       for (const Part* part : parts)
-        places.push_back(output ? output_[static_cast<std::size_t>(part->outputs[at])]
-                                : operand_[static_cast<std::size_t>(part->operands[at])]);
+        numbers.push_back(output ? output_[static_cast<std::size_t>(part->outputs[at])]
+                                 : operand_[static_cast<std::size_t>(part->operands[at])]);
       if (!output && first.region.operands[at].role == Role::Scalar) {
-        if (std::ranges::count(places, places[0]) == std::ssize(places)) {
-          scalars.push_back(places[0]);
+        if (std::ranges::count(numbers, numbers[0]) == std::ssize(numbers)) {
+          scalars.push_back(numbers[0]);
         } else {
-          group.scalars.push_back(std::move(places));
+          group.scalars.push_back(std::move(numbers));
           scalars.push_back(-static_cast<int>(group.scalars.size()));
         }
         continue;
       }
       std::vector<Buffer>& buffers = splice_.program().buffers;
-      const auto place = static_cast<std::size_t>(places[0]);
+      const auto place = static_cast<std::size_t>(numbers[0]);
       Buffer b;
       b.name = buffers[place].name;
       b.dtype = buffers[place].dtype;
@@ -349,7 +351,7 @@ private:
       b.alignment = output ? 1 : form.region.operands[at].alignment;
       arguments.push_back(static_cast<int>(buffers.size()));
       group.buffers.push_back(arguments.back());
-      group.arguments.push_back(std::move(places));
+      group.arguments.push_back(std::move(numbers));
       buffers.push_back(std::move(b));
     }
     piece.body = splice_.add(own, arguments, scalars, form.sizes);

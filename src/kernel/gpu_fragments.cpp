@@ -50,35 +50,70 @@ Fragments::Fragments(Emitter& emitter, const ContractionForm& form, const GpuTil
   if (!tiles.staged || !across_)
     return;
   if (collects_sums(r, f_)) {
-    constexpr int kSumBytes = 4;
-    sums_.columns =
-        std::min(kRowBytes / kSumBytes, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
-    sums_.pitch = sums_.columns + kStagedBytes / kSumBytes;
-    sums_.buffer = b_.shared("sums", f_.accumulator,
-                             std::int64_t(t_.threads() / 32) * 16 * sums_.pitch, kStagedBytes);
+    sums_ = rows_of("sums", f_.accumulator);
     return;
   }
-  // One piece for all outputs of one type in turn, of rows that lie in different banks: of the
+  // One buffer for all outputs of one type in turn, of rows that lie in different banks: of the
   // narrowest, as neighbours of wider ones fill the memory's sectors by themselves.
   std::optional<DType> type;
   for (const Output& out : r.outputs)
     if (stride_of(r, out, axis) == 1 && (!type || size_of(out.dtype) < size_of(*type)))
       type = out.dtype;
-  int buffer = -1;
+  Staging shared;
   for (const Output& out : r.outputs) {
-    const int size = int(size_of(out.dtype));
-    Staging s;
-    if (stride_of(r, out, axis) == 1 && size <= 4 && out.dtype == type) {
-      s.columns = std::min(kRowBytes / size, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
-      s.pitch = s.columns + kStagedBytes / size;
-      s.buffer = buffer >= 0
-                     ? buffer
-                     : b_.shared(fmt::format("results{}", staging_.size()), out.dtype,
-                                 std::int64_t(t_.threads() / 32) * 16 * s.pitch, kStagedBytes);
-      buffer = s.buffer;
-    }
-    staging_.push_back(s);
+    const bool collected =
+        stride_of(r, out, axis) == 1 && size_of(out.dtype) <= 4 && out.dtype == type;
+    if (collected && shared.buffer < 0)
+      shared = rows_of(fmt::format("results{}", staging_.size()), out.dtype);
+    staging_.push_back(collected ? shared : Staging{});
   }
+}
+
+Fragments::Staging Fragments::rows_of(const std::string& name, DType type) {
+  const int size = int(size_of(type));
+  Staging s;
+  s.columns = std::min(kRowBytes / size, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
+  s.pitch = s.columns + kStagedBytes / size;
+  s.buffer = b_.shared(name, type, std::int64_t(t_.threads() / 32) * 16 * s.pitch, kStagedBytes);
+  return s;
+}
+
+Expr Fragments::begin_of(const Staging& s) const {
+  return warp_ * Expr(16 * s.pitch);
+}
+
+Expr Fragments::pair_in(const Staging& s, int half, std::size_t fragment) const {
+  return begin_of(s) + (floordiv(lane_, 4) + Expr(8 * half)) * Expr(s.pitch) +
+         floormod(lane_, 4) * Expr(2) + Expr(8 * std::int64_t(fragment)) + lane_variable(2);
+}
+
+Fragments::Stored Fragments::stored(int first, int columns, int lanes) const {
+  const int across = columns / lanes, count = 16 * across;
+  const Expr number = lane_ + Expr(first);
+  Stored v{floordiv(number, across), floormod(number, across) * Expr(lanes), lanes, {}};
+  if (first + 32 > count)
+    v.exists.push_back({number, Expr(0), Expr(count)});
+  return v;
+}
+
+ValueId Fragments::load(const Staging& s, const Stored& v) {
+  return b_.load(s.buffer, begin_of(s) + v.down * Expr(s.pitch) + v.right + lane_variable(v.lanes),
+                 v.lanes, v.exists);
+}
+
+// Where an axis ends within 16 bytes, as an image's does, vectors are as wide as it allows.
+int Fragments::lanes_of(std::span<const int> outputs, std::size_t bytes, const GpuTile& tile,
+                        const Expr& row, const Expr& column, int columns) const {
+  const Region& r = e_.region();
+  const auto apart = [&](int o, int lanes) {
+    const Stored v = stored(0, columns, lanes);
+    return !is_contiguous(r, r.outputs[std::size_t(o)],
+                          point_at(r, f_, tile, row + v.down, column + v.right, lanes));
+  };
+  int lanes = kStagedBytes / int(bytes);
+  while (lanes > 2 && std::ranges::any_of(outputs, [&](int o) { return apart(o, lanes); }))
+    lanes /= 2;
+  return lanes;
 }
 
 void Fragments::deliver(const GpuTile& tile, const Expr& row, const Expr& column,
@@ -122,71 +157,38 @@ void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
   const Expr pair = floormod(lane_, 4) * Expr(2), line = floordiv(lane_, 4);
   for (std::size_t first = 0; first < variables.size(); first += together) {
     const auto part = variables.subspan(first, std::min(together, variables.size() - first));
+    const Expr begin = column + Expr(8 * std::int64_t(first));
+    const int columns = 8 * int(part.size());
     std::vector<Delivery> results;
     for (int half = 0; half < 2; ++half)
       for (std::size_t j = 0; j < part.size(); ++j) {
         const ValueId sums = b_.read(part[j]);
         results.push_back(results_of(e_, f_, tile, row + line + Expr(8 * half),
-                                     column + pair + Expr(8 * std::int64_t(first + j)),
+                                     begin + pair + Expr(8 * std::int64_t(j)),
                                      b_.shuffle(sums, sums, {2 * half, 2 * half + 1})));
       }
-    for (std::size_t o = 0; o < staging_.size(); ++o) {
-      const Staging& s = staging_[o];
+    for (int o = 0; o < int(staging_.size()); ++o) {
+      const Staging& s = staging_[std::size_t(o)];
       if (s.buffer < 0) {
         for (const Delivery& d : results)
-          e_.store(int(o), d.point, d.values[o]);
+          e_.store(o, d.point, d.values[std::size_t(o)]);
         continue;
       }
-      const Expr piece = warp_ * Expr(16 * s.pitch);
       b_.subgroup_barrier(); // the last results have been read
-      for (std::size_t i = 0; i < results.size(); ++i) {
-        const Expr at = piece + (line + Expr(8 * std::int64_t(i / part.size()))) * Expr(s.pitch) +
-                        pair + Expr(8 * std::int64_t(i % part.size())) + lane_variable(2);
-        b_.store(s.buffer, at, b_.splat(e_.narrow(results[i].values[o]), 2));
-      }
+      for (std::size_t i = 0; i < results.size(); ++i)
+        b_.store(s.buffer, pair_in(s, int(i / part.size()), i % part.size()),
+                 b_.splat(e_.narrow(results[i].values[std::size_t(o)]), 2));
       b_.subgroup_barrier();
-      const int columns = 8 * int(part.size());
-      const auto point = [&](int lanes, const Expr& number) {
-        const auto [down, right] = place_of(number, columns, lanes);
-        return point_at(r, f_, tile, row + down, column + Expr(8 * std::int64_t(first)) + right,
-                        lanes);
-      };
-      const int lanes = lanes_stored(std::vector{int(o)}, [&](int n) { return point(n, lane_); });
-      const int across = columns / lanes;
-      for (int i = 0; i < 16 * across; i += 32) {
-        const Expr number = lane_ + Expr(i);
-        const auto [down, right] = place_of(number, columns, lanes);
-        Point p = point(lanes, number);
-        std::vector<Guard> exists;
-        if (i + 32 > 16 * across)
-          exists.push_back({number, Expr(0), Expr(16 * across)});
-        p.mask.insert(p.mask.end(), exists.begin(), exists.end());
-        const ValueId v =
-            b_.load(s.buffer, piece + down * Expr(s.pitch) + right + lane_variable(lanes), lanes,
-                    std::move(exists));
-        e_.store(int(o), p, e_.widen(v));
+      const int lanes =
+          lanes_of({&o, 1}, size_of(r.outputs[std::size_t(o)].dtype), tile, row, begin, columns);
+      for (int i = 0; i < 16 * (columns / lanes); i += 32) {
+        const Stored v = stored(i, columns, lanes);
+        Point p = point_at(r, f_, tile, row + v.down, begin + v.right, lanes);
+        p.mask.insert(p.mask.end(), v.exists.begin(), v.exists.end());
+        e_.store(o, p, e_.widen(load(s, v)));
       }
     }
   }
-}
-
-std::pair<Expr, Expr> Fragments::place_of(const Expr& number, int columns, int lanes) {
-  const int across = columns / lanes;
-  return {floordiv(number, across), floormod(number, across) * Expr(lanes)};
-}
-
-// Where an axis ends within 16 bytes, as an image's does, pieces are as wide as it allows.
-int Fragments::lanes_stored(std::span<const int> outputs,
-                            const std::function<Point(int)>& point) const {
-  const Region& r = e_.region();
-  int lanes = kStagedBytes;
-  for (const int o : outputs)
-    lanes = std::min(lanes, kStagedBytes / int(size_of(r.outputs[std::size_t(o)].dtype)));
-  while (lanes > 2 && std::ranges::any_of(outputs, [&](int o) {
-           return !is_contiguous(r, r.outputs[std::size_t(o)], point(lanes));
-         }))
-    lanes /= 2;
-  return lanes;
 }
 
 // A loop, as one code then serves all columns: what is made of a sum may be long.
@@ -197,47 +199,38 @@ void Fragments::sums_first(const GpuTile& tile, const Expr& row, const Expr& col
   while (variables.size() % together != 0)
     --together;
   const int columns = 8 * int(together);
-  const Expr piece = warp_ * Expr(16 * sums_.pitch);
-  const Expr turns(std::int64_t(variables.size() / together));
-  std::vector<int> outputs; // those whose neighbours are stored at once
-  for (std::size_t o = 0; o < r.outputs.size(); ++o)
+  const Expr chunks(std::int64_t(variables.size() / together));
+  std::vector<int> contiguous; // outputs
+  std::size_t widest = 0;      // bytes
+  for (std::size_t o = 0; o < r.outputs.size(); ++o) {
+    widest = std::max(widest, size_of(r.outputs[o].dtype));
     if (stride_of(r, r.outputs[o], f_.columns.axes.back()) == 1)
-      outputs.push_back(int(o));
-  b_.loop(Expr(0), turns, Expr(1), turns, Bind::Serial, [&](const Expr& turn) {
+      contiguous.push_back(int(o));
+  }
+  b_.loop(Expr(0), chunks, Expr(1), chunks, Bind::Serial, [&](const Expr& chunk) {
     b_.subgroup_barrier(); // the last sums have been read
     for (std::size_t first = 0; first < variables.size(); first += together) {
       const Expr number(std::int64_t(first / together));
-      b_.when({{turn, number, number + Expr(1)}}, [&] {
+      b_.when({{chunk, number, number + Expr(1)}}, [&] {
         for (int half = 0; half < 2; ++half)
           for (std::size_t j = 0; j < together; ++j) {
             const ValueId sums = b_.read(variables[first + j]);
-            const Expr at = piece + (floordiv(lane_, 4) + Expr(8 * half)) * Expr(sums_.pitch) +
-                            floormod(lane_, 4) * Expr(2) + Expr(8 * std::int64_t(j));
-            b_.store(sums_.buffer, at + lane_variable(2),
+            b_.store(sums_.buffer, pair_in(sums_, half, j),
                      b_.shuffle(sums, sums, {2 * half, 2 * half + 1}));
           }
       });
     }
     b_.subgroup_barrier();
-    const Expr begin = column + turn * Expr(columns);
-    const int lanes = lanes_stored(outputs, [&](int n) {
-      const auto [down, right] = place_of(lane_, columns, n);
-      return point_at(r, f_, tile, row + down, begin + right, n);
-    });
-    const int pieces = 16 * (columns / lanes);
+    const Expr begin = column + chunk * Expr(columns);
+    const int lanes = lanes_of(contiguous, widest, tile, row, begin, columns);
+    const int count = 16 * (columns / lanes);
     const int most = std::max(1, kMostHeld / (lanes * int(r.outputs.size())));
-    for (int i = 0; i < pieces;) {
+    for (int i = 0; i < count;) {
       std::vector<Delivery> results; // of which what is read is under way at once
-      for (int n = 0; n < most && i < pieces; ++n, i += 32) {
-        const Expr number = lane_ + Expr(i);
-        const auto [down, right] = place_of(number, columns, lanes);
-        std::vector<Guard> exists;
-        if (i + 32 > pieces)
-          exists.push_back({number, Expr(0), Expr(pieces)});
-        const ValueId sums =
-            b_.load(sums_.buffer, piece + down * Expr(sums_.pitch) + right + lane_variable(lanes),
-                    lanes, exists);
-        results.push_back(results_of(e_, f_, tile, row + down, begin + right, sums, exists));
+      for (int n = 0; n < most && i < count; ++n, i += 32) {
+        const Stored v = stored(i, columns, lanes);
+        results.push_back(
+            results_of(e_, f_, tile, row + v.down, begin + v.right, load(sums_, v), v.exists));
       }
       for (const Delivery& d : results)
         for (std::size_t o = 0; o < r.outputs.size(); ++o)

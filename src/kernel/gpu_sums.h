@@ -107,10 +107,24 @@ private:
   void staged(const GpuTile& tile, const Expr& row, const Expr& column, std::span<const VarId> v);
   void sums_first(const GpuTile& tile, const Expr& row, const Expr& column,
                   std::span<const VarId> v);
-  /// A warp's elements number `number` of rows of `columns`, `lanes` at a time: row and column.
-  static std::pair<Expr, Expr> place_of(const Expr& number, int columns, int lanes);
-  /// Elements of outputs that are stored at once.
-  int lanes_stored(std::span<const int> outputs, const std::function<Point(int)>& point) const;
+  /// Shared memory for 16 rows of each warp.
+  Staging rows_of(const std::string& name, DType type);
+  Expr begin_of(const Staging& s) const; ///< of this warp's rows
+  /// Where a pair of this lane's sums lies: of row lane / 4, or eight below it.
+  Expr pair_in(const Staging& s, int half, std::size_t fragment) const;
+
+  /// Neighbours of a row that this lane stores at once.
+  struct Stored {
+    Expr down, right;
+    int lanes;
+    std::vector<Guard> exists; ///< not beyond the last of the warp's
+  };
+  /// Those of number `first` + lane, of rows of `columns`.
+  Stored stored(int first, int columns, int lanes) const;
+  ValueId load(const Staging& s, const Stored& v);
+  /// How many are stored at once, of elements of `bytes`: neighbours in all `outputs`.
+  int lanes_of(std::span<const int> outputs, std::size_t bytes, const GpuTile& tile,
+               const Expr& row, const Expr& column, int columns) const;
 
   Emitter& e_;
   ProgramBuilder& b_;

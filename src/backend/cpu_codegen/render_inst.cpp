@@ -78,13 +78,18 @@ llvm::Value* Renderer::test(const std::vector<Guard>& guards, int lanes) {
 }
 
 llvm::Value* Renderer::scalar_argument(int number, int lanes) {
-  Value*& scalar = number < 0 ? problem_scalars_.at(static_cast<std::size_t>(-1 - number))
-                              : scalars_[static_cast<std::size_t>(number)];
-  if (scalar == nullptr) {
-    DType type = program_.scalars[static_cast<std::size_t>(number)];
-    Value* raw = load_at_entry(memory_element(context(), type), argument_field(2), number);
-    scalar = at_entry([&] { return from_memory(raw, type); });
-  }
+  const auto value = [&] {
+    if (number < 0)
+      return problem_scalars_.at(static_cast<std::size_t>(-1 - number));
+    Value*& scalar = scalars_[static_cast<std::size_t>(number)];
+    if (scalar == nullptr) {
+      DType type = program_.scalars[static_cast<std::size_t>(number)];
+      Value* raw = load_at_entry(memory_element(context(), type), argument_field(2), number);
+      scalar = at_entry([&] { return from_memory(raw, type); });
+    }
+    return scalar;
+  };
+  Value* scalar = value();
   return lanes == 1 ? scalar : builder_.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
 }
 

@@ -439,8 +439,7 @@ struct FusionPlanSearch::Impl {
   /// where a model of the machine finds that it takes clearly less time.
   void prefer_by_prediction(FusionPlan& plan, OtherPlans& others) {
     if (times)
-      for (const PassTime& of_pass : others.times)
-        add_time(*times, of_pass.pass, of_pass.seconds);
+      add_times(*times, others.times);
     // The figures that the schedules were chosen by: with `quick` no measured time decides.
     const Machine machine = plan.compilation.proposed.search.machine;
     const double base = std::max(predicted(wanted(plan.compilation), machine), 1e-12);
@@ -500,12 +499,9 @@ FusionPlan FusionPlanSearch::run() {
   Impl& impl = *impl_;
   const FusionPlanChoice choice = impl.first_choice();
   const bool explores = impl.explores();
-  // Others are planned beside the first one, but where somebody looks on from pass to pass.
   std::future<std::unique_ptr<Impl::OtherPlans>> others;
   if (!explores && choice.graph == 0 && impl.may_prefer_by_prediction())
-    others = std::async(impl.options.after_pass ? std::launch::deferred
-                                                : std::launch::async | std::launch::deferred,
-                        [&impl] { return impl.other_plans(); });
+    others = std::async(launch_beside(impl.options), [&impl] { return impl.other_plans(); });
   FusionPlan plan = choice == FusionPlanChoice{} ? impl.greedy_in(0)
                                                  : FusionPlan{choice, impl.partitioned(choice)};
   const bool searches = impl.tuned() && *impl.options.effort >= Effort::Search;

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace egret {
@@ -71,6 +73,17 @@ kernel::Region stepped(const Einsum& e, bool turned) {
   });
 }
 
+/// Sums in f32, turned, and in bytes whether they are positive.
+kernel::Region turned_beside_bytes(const Einsum& e) {
+  return built_region([&](Graph& g) {
+    const NodeId a = input(g, "a", e.left, e, DType::BF16),
+                 b = input(g, "b", e.right, e, DType::BF16);
+    const NodeId sum = g.cast(testing::einsum(g, a, b, e), DType::F32);
+    const NodeId zero = g.broadcast(g.constant(DType::F32, 0.0), g[sum].shape);
+    return std::vector{g.permute(sum, {1, 0}), g.binary(Op::Lt, zero, sum)};
+  });
+}
+
 /// A sum of products times its sine, and the cosine of its double, in 16 bits.
 kernel::Region waved(const Einsum& e) {
   return built_region([&](Graph& g) {
@@ -88,6 +101,7 @@ TEST(GpuEpilogues, SumsLeaveThroughSharedMemoryWhereResultsAreAsWide) {
     for (const auto [m, n] : {std::pair{70, 72}, {64, 64}, {37, 52}, {33, 35}}) {
       check_product(stepped(sizes("mk", "kn", "mn", m, n, 64), turned), kMma + " staged=1");
       check_product(stepped(sizes("mk", "nk", "mn", m, n, 64), turned), kWgmma + " staged=1");
+      check_product(turned_beside_bytes(sizes("mk", "nk", "mn", m, n, 64)), kWgmma + " staged=1");
     }
 }
 
@@ -109,7 +123,21 @@ TEST(GpuEpilogues, WhatIsMadeOfWideSumsIsOneCodeForAllColumnsOfATile) {
   EXPECT_EQ(operations(64), operations(256));
 }
 
-TEST(GpuEpilogues, SeveralNarrowResultsLeaveOneAfterTheOther) {
+TEST(GpuEpilogues, SumsAreCollectedWhereAResultIsAsWideElseResults) {
+  const auto collected = [](const kernel::Region& region, std::string_view name) {
+    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+        region, kernel::parse_schedule("gpu_contraction " + kWgmma + " staged=1"), gpu());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    return std::ranges::count(lowered.program.buffers, name, &kernel::Buffer::name);
+  };
+  const Einsum e = sizes("mk", "kn", "mn", 64, 64, 64);
+  EXPECT_EQ(collected(stepped(e, false), "sums"), 1);
+  EXPECT_EQ(collected(stepped(e, false), "results0"), 0);
+  EXPECT_EQ(collected(waved(e), "sums"), 0);
+  EXPECT_EQ(collected(waved(e), "results0"), 1);
+}
+
+TEST(GpuEpilogues, SeveralNarrowResultsAgreeWithTheReference) {
   for (const int n : {200, 187})
     check_product(waved(sizes("mk", "nk", "mn", 70, n, 64)),
                   "bm=64 bn=128 staged=1 stages=2 wm=1 @mma=wgmma");

@@ -4,9 +4,11 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
+#include "kernel/analysis.h"
 #include "kernel/code_length.h"
 #include "kernel/generator.h"
 #include "kernel/gpu_row_time.h"
+#include "kernel/passes.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 #include "support/targets.h"
@@ -63,6 +65,20 @@ TEST(GpuReductions, RowsWithAStrideAreReadAsRows) {
     return mean(x[{Slice{}, Slice{3, 11074, 2}}], {1});
   });
   EXPECT_EQ(c.schedule.generator, "gpu_rows") << to_string(c.schedule);
+}
+
+// What is read once for each term weighs more than what is stored once.
+TEST(GpuReductions, LanesLieWhereTheTermsDoAndNotTheResults) {
+  egret::Graph cx;
+  Tensor y = max(cx.tensor({440, 202, 8}, DType::F16, "x").permute({2, 0, 1}), {2});
+  y.retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(cx.text()), large_gpu());
+  ASSERT_EQ(regions.size(), 1u);
+  const Region& r = regions[0];
+  const Stage& stage = r.stages.at(0);
+  const int axis = column_axis(r, plan_passes(r));
+  EXPECT_EQ(stride_of(r, stage, stage.loads.at(0), axis), 1);
+  EXPECT_EQ(stride_of(r, r.outputs.at(0), axis), 440);
 }
 
 TEST(GpuReductions, ColumnsOfEveryMonoidAreSharedByBlocks) {
