@@ -145,6 +145,62 @@ State Accumulator::add_deviation(const State& state, ValueId x) {
   return {multiply_add(before, multiply_add(mean, minus, x), state[0]), mean, count};
 }
 
+ValueId Accumulator::apart(ValueId x, ValueId from) {
+  return multiply_add(b_.splat(from, b_.type_of(x).lanes), number(-1, x), x);
+}
+
+State Accumulator::add_together(const State& state, std::span<const Member> members) {
+  ensure(is_spread() && !members.empty(), "only spreads take points together");
+  const bool one = b_.type_of(state[0]).lanes == 1;
+  const auto sum = [&](ValueId a, ValueId b) { return b_.apply(Op::Add, dtype_, {a, b}); };
+  const auto of_lanes = [&](ValueId v) { return one ? b_.reduce_lanes(Monoid::Sum, v) : v; };
+  const auto or_zero = [&](ValueId there, ValueId v) {
+    return there < 0 ? v : b_.apply(Op::Select, dtype_, {there, v, number(0, v)});
+  };
+  struct Term {
+    ValueId x, there;
+  };
+  std::vector<Term> terms;
+  ValueId count = state[2], total = -1;
+  int certain = 0; // points that are there in every thread
+  for (const Member& m : members) {
+    const int lanes = m.point->lanes;
+    const ValueId x = b_.splat(b_.cast(e_.yields(mean_, *m.point)[0].id, dtype_), lanes);
+    ValueId there = -1;
+    if (m.own.empty()) {
+      certain += one ? lanes : 1;
+    } else {
+      const bool by_lane = std::ranges::any_of(m.own, [](const Guard& g) {
+        return depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+      });
+      there = b_.test({m.own.begin(), m.own.end()}, by_lane ? lanes : 1);
+      const ValueId each = number(one && !by_lane ? lanes : 1, by_lane || !one ? x : state[2]);
+      count = sum(count, of_lanes(or_zero(there, each)));
+    }
+    const ValueId away = or_zero(there, apart(x, state[1]));
+    total = total < 0 ? away : sum(total, away);
+    terms.push_back({x, there});
+  }
+  ValueId divisor = count;
+  if (certain > 0)
+    divisor = count = sum(count, number(certain, count));
+  else
+    divisor = b_.apply(Op::Max, dtype_, {count, number(1, count)});
+  const ValueId share = b_.apply(Op::Div, dtype_, {number(1, divisor), divisor});
+  const ValueId mean = multiply_add(of_lanes(total), share, state[1]);
+  ValueId squares = -1;
+  for (const Term& t : terms) {
+    const ValueId away = or_zero(t.there, apart(t.x, mean));
+    squares =
+        squares < 0 ? b_.apply(Op::Mul, dtype_, {away, away}) : multiply_add(away, away, squares);
+  }
+  // Each factor by itself, so that a state without points adds 0 however far away they are.
+  const ValueId moved = apart(mean, state[1]);
+  const ValueId before =
+      multiply_add(b_.apply(Op::Mul, dtype_, {moved, state[2]}), moved, state[0]);
+  return {sum(before, of_lanes(squares)), mean, count};
+}
+
 State Accumulator::merge_spreads(const State& a, const State& b) {
   const auto times = [&](ValueId x, ValueId y) { return b_.apply(Op::Mul, dtype_, {x, y}); };
   const ValueId count = b_.apply(Op::Add, dtype_, {a[2], b[2]});

@@ -37,6 +37,14 @@ public:
   /// `state` with the yield's value at the point. With `check_mask`, lanes outside of the point's
   /// mask change nothing; else they may.
   State add(const State& state, const Point& point, const Expr& place, bool check_mask);
+  /// A point, and the lanes and threads whose value it is.
+  struct Member {
+    const Point* point;
+    std::span<const Guard> own;
+  };
+  /// Of a spread: `state`, of one lane for all of theirs or of as many as the points, with several
+  /// points at once: their mean, then what each is apart from it, by one division.
+  State add_together(const State& state, std::span<const Member> members);
   /// `state` in the lanes where `mask` holds, the identity in the others.
   State where(const std::vector<Guard>& mask, const State& state);
   /// `next` where `mask` holds, which may differ by lane and by thread, else `state`.
@@ -90,6 +98,7 @@ private:
   /// Variances", 1979), of which one point is Welford's case.
   bool is_spread() const { return mean_ >= 0; }
   State add_deviation(const State& state, ValueId x);
+  ValueId apart(ValueId x, ValueId from);
   State merge_spreads(const State& a, const State& b);
   /// Many: their mean first, then what each of them is apart from it.
   State merge_all_spreads(const State& first, std::span<const State> more);

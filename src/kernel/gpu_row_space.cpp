@@ -148,6 +148,19 @@ private:
         add(128, group, {.online = along ? Online::Scaled : Online::No, .shift = true});
   }
 
+  /// Somewhat fewer pieces than `most`, each of whole turns of a block of 256 threads or of its
+  /// loop over four of them, where there are such.
+  std::int64_t even_pieces(std::int64_t most) const {
+    const std::int64_t each = (vectors_ + most - 1) / most;
+    for (const std::int64_t turn : {1024, 256}) {
+      const std::int64_t whole = (each + turn - 1) / turn * turn,
+                         pieces = (vectors_ + whole - 1) / whole;
+      if (pieces >= 2 && 10 * pieces >= 9 * most)
+        return pieces;
+    }
+    return most;
+  }
+
   /// Few rows and much to sum: several blocks a row, in as few passes as it takes. One pass over a
   /// long row needs no place for it.
   void pieces() {
@@ -163,8 +176,8 @@ private:
             {.online = scales_      ? Online::Scaled
                        : one_spread ? Online::Spreads
                                     : Online::No,
-             .pieces = std::clamp<std::int64_t>(
-                 std::min(share * target_.workers / rows_, vectors_ / 512), 2, 1024)});
+             .pieces = even_pieces(std::clamp<std::int64_t>(
+                 std::min(share * target_.workers / rows_, vectors_ / 512), 2, 1024))});
     if (one_pass_)
       for (std::int64_t threads : {128, 256, 512})
         if (vectors_ >= 2 * threads)

@@ -150,7 +150,10 @@ private:
       inner = inner - floormod(start, Expr(lanes_));
     }
     s.own.push_back({vector, Expr(0), end});
-    s.own.push_back({inner, Expr(0), r_.axes[f_.inner].extent});
+    const Expr& extent = r_.axes[f_.inner].extent;
+    if (shifted_.lanes > 1 ||
+        extent.divisor() % lanes_ != 0) // else all lanes of a vector are there
+      s.own.push_back({inner, Expr(0), extent});
     s.own = unproved(std::move(s.own));
     s.point.mask.insert(s.point.mask.end(), s.own.begin(), s.own.end());
     return s;
@@ -317,16 +320,18 @@ private:
   void step(int pass, std::span<const Spot> spots, Running& states) {
     std::vector<Value> values;
     PassStates sums = states_of(pass);
+    if (keep_ == RowKeep::Nowhere && spots.size() > 1)
+      load_ahead(pass, spots);
     const auto add = [&](std::span<const Spot> some) {
       std::vector<PassStates::Spot> places;
       for (const Spot& s : some)
         places.push_back({&s.point, place_of(s.point), s.own});
       sums.add(states, places, false);
     };
-    if (sums.has_pairs())
+    if (sums.adds_together())
       add(spots);
     for (const Spot& s : spots) {
-      if (!sums.has_pairs())
+      if (!sums.adds_together())
         add(std::span(&s, 1));
       if (carried_)
         carried_->add(pass, s.turn, s.point);
@@ -338,6 +343,36 @@ private:
     for (const Spot& s : spots)
       for (int o : p_.outputs[pass])
         e_.store(o, s.point, *value++, schedule_.store_policy);
+  }
+
+  /// What a pass reads at several places, before anything is made of it: loads behind tests do not
+  /// move by themselves, and each would be awaited before the next one begins.
+  void load_ahead(int pass, std::span<const Spot> spots) {
+    const std::vector<bool> read = operands_of(pass);
+    std::vector<RowLoad> loads = row_loads(r_, f_);
+    std::erase_if(loads, [&](const RowLoad& l) { return !read[std::size_t(l.load->number)]; });
+    for (const Spot& s : spots)
+      for (const RowLoad& l : loads)
+        if (auto offset = element_at(r_, *l.stage, *l.load, s.point))
+          e_.provide_load(*l.stage, *l.load, s.point,
+                          b_.load(e_.operand_buffer(l.load->number), *offset, lanes_, s.point.mask,
+                                  schedule_.load_policy));
+  }
+
+  /// What a pass reads for what it makes at the points of a row.
+  std::vector<bool> operands_of(int pass) const {
+    std::vector<bool> made(r_.stages.size()), read(r_.operands.size());
+    for (int stage : p_.reductions[pass])
+      made[std::size_t(stage)] = true;
+    for (int o : p_.outputs[pass])
+      made[std::size_t(r_.outputs[o].stage)] = true;
+    for (std::size_t s = r_.stages.size(); s-- > 0;)
+      for (const Load& load : r_.stages[s].loads)
+        if (made[s] && load.source == Source::Operand)
+          read[std::size_t(load.number)] = true;
+        else if (made[s] && r_.stages[load.number].kind == StageKind::Map)
+          made[std::size_t(load.number)] = true;
+    return read;
   }
 
   /// The results of a pass, at hand in every thread of the group.

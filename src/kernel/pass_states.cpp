@@ -18,7 +18,9 @@ PassStates::PassStates(Emitter& emitter, const Passes& passes, int pass,
                     : int(std::find(stages_.begin(), stages_.end(), maximum) - stages_.begin()));
     in_pair_.push_back(passes.is_in_pair(stage));
     exponentials_.push_back(maximum >= 0 && is_scaled_by(e_.region(), stage, maximum, true, true));
+    spread_.push_back(emitter.means.contains(stage));
     pairs_ = pairs_ || maximum >= 0;
+    spreads_ = spreads_ || spread_.back();
   }
 }
 
@@ -32,7 +34,8 @@ Running PassStates::start() {
     states.emplace_back();
     const Stage& stage = e_.region().stages[std::size_t(stages_[r])];
     for (std::size_t y = 0; y < stage.yields.size(); ++y)
-      states.back().push_back(accumulator(r, y).identity(in_pair_[r] ? pair_lanes_ : lanes_));
+      states.back().push_back(
+          accumulator(r, y).identity(in_pair_[r] || spread_[r] ? pair_lanes_ : lanes_));
   }
   return states;
 }
@@ -40,13 +43,24 @@ Running PassStates::start() {
 void PassStates::add(Running& states, std::span<const Spot> spots, bool check_mask) {
   for (const Spot& s : spots)
     for (std::size_t r = 0; r < stages_.size(); ++r)
-      for (std::size_t y = 0; !in_pair_[r] && y < states[r].size(); ++y) {
+      for (std::size_t y = 0; !in_pair_[r] && !spread_[r] && y < states[r].size(); ++y) {
         Accumulator acc = accumulator(r, y);
         const State next = acc.add(states[r][y], *s.point, s.place, check_mask);
         states[r][y] = acc.keep({s.own.begin(), s.own.end()}, next, states[r][y]);
       }
+  for (std::size_t r = 0; r < stages_.size(); ++r)
+    if (spread_[r])
+      states[r][0] = add_spread(r, states[r][0], spots, check_mask);
   if (pairs_)
     add_pairs(states, spots, check_mask);
+}
+
+State PassStates::add_spread(std::size_t r, const State& state, std::span<const Spot> spots,
+                             bool check_mask) {
+  std::vector<Accumulator::Member> members;
+  for (const Spot& s : spots)
+    members.push_back({s.point, check_mask ? std::span<const Guard>(s.point->mask) : s.own});
+  return accumulator(r, 0).add_together(state, members);
 }
 
 void PassStates::add_pairs(Running& states, std::span<const Spot> spots, bool check_mask) {

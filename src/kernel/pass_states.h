@@ -11,12 +11,14 @@ namespace egret::kernel {
 
 class PassStates {
 public:
-  /// States have `lanes` lanes, those of a maximum and its sums `pair_lanes`: as many, or one.
+  /// States have `lanes` lanes, those of a maximum and its sums and of a spread beside its mean
+  /// `pair_lanes`: as many, or one.
   PassStates(Emitter& emitter, const Passes& passes, int pass, const Arithmetic& arithmetic,
              const Expr& places, int lanes, int pair_lanes);
 
-  /// Whether a sum goes along with its maximum.
-  bool has_pairs() const { return pairs_; }
+  /// Whether points that are added together cost less: a sum goes along with its maximum, or a
+  /// spread with its mean.
+  bool adds_together() const { return pairs_ || spreads_; }
   Running start();
 
   /// A point of the pass; `own`: the lanes and threads whose point exists.
@@ -39,6 +41,7 @@ public:
 
 private:
   Accumulator accumulator(std::size_t r, std::size_t y);
+  State add_spread(std::size_t r, const State& state, std::span<const Spot> spots, bool check_mask);
   void add_pairs(Running& states, std::span<const Spot> spots, bool check_mask);
   /// All points together, as a state of the pair's lanes.
   State tile(std::size_t r, std::span<const Spot> spots, bool check_mask);
@@ -52,7 +55,8 @@ private:
   std::vector<int> maximum_;  ///< by reduction: the one that scales it, by its place here; -1: none
   std::vector<bool> in_pair_; ///< by reduction
   std::vector<bool> exponentials_; ///< by reduction: a scaled sum of nothing else
-  bool pairs_ = false;
+  std::vector<bool> spread_;       ///< by reduction: beside its mean
+  bool pairs_ = false, spreads_ = false;
   Arithmetic arithmetic_;
   Expr places_;
   int lanes_, pair_lanes_;

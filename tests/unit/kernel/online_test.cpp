@@ -266,7 +266,7 @@ std::vector<HostArray> rows_with_means(DType dtype, std::int64_t columns) {
 
 TEST(Online, SpreadsAreMadeBesideTheirMeans) {
   for (DType dtype : {DType::F32, DType::BF16})
-    for (std::int64_t columns : {8, 53, 128}) {
+    for (std::int64_t columns : {8, 53, 128, 1100}) {
       const Graph g = layer_norm(dtype, 7, columns);
       for (const Target& target : testing::test_targets())
         expect_right(g, rows_with_means(dtype, columns), kernel::rows_generator(), target,
@@ -275,6 +275,7 @@ TEST(Online, SpreadsAreMadeBesideTheirMeans) {
       expect_right(g, rows_with_means(dtype, columns), gpu_rows(), testing::test_gpu(),
                    {"gpu_rows group=32 threads=64 keep=2 online=2",
                     "gpu_rows group=64 threads=64 keep=2 online=2 copies=2",
+                    "gpu_rows group=32 threads=64 keep=2 online=2 copies=5",
                     "gpu_rows group=8 threads=64 keep=2 online=2"});
     }
   // Something else than the mean is subtracted.
@@ -284,6 +285,34 @@ TEST(Online, SpreadsAreMadeBesideTheirMeans) {
                   .lower(c.region, schedule("rows online=2"), testing::test_targets()[0])
                   .reason,
               "no sum goes along with its maximum or its mean");
+}
+
+/// A load that is awaited before the next one begins leaves memory idle: what a turn reads comes
+/// before what it makes of it, and one division does for all of it.
+TEST(Online, ATurnOfASpreadBeginsWithItsLoads) {
+  Target target = testing::test_gpu();
+  Formula f(DType::F32, 1, 1 << 20);
+  const NodeId mean =
+      f.g.binary(Op::Mul, f.sum(f.wide_), f.g.broadcast(f.g.constant(DType::F32, 0x1p-20), {1}));
+  const NodeId apart = f.minus(f.wide_, f.along(mean));
+  f.g.outputs = {f.sum(f.g.binary(Op::Mul, apart, apart))};
+  const auto regions = testing::regions_of(f.g, target);
+  ASSERT_EQ(regions.size(), 1u);
+  const auto lowered = gpu_rows().lower(
+      regions[0], schedule("gpu_rows group=64 threads=64 keep=2 online=2 copies=4"), target);
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  const std::string text = print(lowered.program);
+  const std::size_t begin = text.find("for i1");
+  ASSERT_NE(begin, std::string::npos) << text;
+  const std::string turn = text.substr(begin, text.find("r0 =", begin) - begin);
+  std::size_t at = 0;
+  for (int load = 0; load < 4; ++load) {
+    at = turn.find(" load ", at + 1);
+    ASSERT_NE(at, std::string::npos) << text;
+  }
+  EXPECT_LT(at, turn.find(" add ")) << text;
+  EXPECT_EQ(turn.find(" load ", at + 1), std::string::npos) << text;
+  EXPECT_EQ(turn.find(" div "), turn.rfind(" div ")) << text;
 }
 
 TEST(Online, RowsThatDoNotStayAreReadTwiceForANorm) {
