@@ -224,10 +224,11 @@ enum Way : std::uint8_t {
   kLists,
   kLines,
   kFixedLines,
-  kRows
+  kRows,
+  kPartitions
 };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kRows},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kPartitions},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -237,7 +238,8 @@ constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kRows},
                                      {"copies", 1, 32},
                                      {"owners", 1, 1 << 14},
                                      {"columns", 1, 64},
-                                     {"lanes", 1, 32}};
+                                     {"lanes", 1, 32},
+                                     {"range", 1, 1 << 15}};
 
 int columns_across(const ScatterForm& form, int threads) {
   int across = 1;
@@ -331,6 +333,7 @@ public:
       ways.add(cached ? own : std::max(own, times.sorted()),
                offers(kIntegers, {{"threads", 256}}, "together", {4, 8, 2}));
     }
+    partitions(*form, target, times, ways);
     // A tile for each multiprocessor, where there are enough updates.
     const int each = int(std::clamp<std::int64_t>(
         power_of_two_upto(std::max<std::int64_t>(updates / (256 * target.workers), 1)), 4, 16));
@@ -397,7 +400,7 @@ public:
       return made(refused_warps(form, region),
                   [&] { return scatter_by_warps(region, form, threads, together(4)); });
     case kLists: {
-      const ListShape shape{threads, schedule.knob("groups", 1), together(1)};
+      const ListShape shape{threads, schedule.knob("groups", 1), int(schedule.knob("range", 1))};
       return made(refused_lists(form, shape),
                   [&] { return scatter_by_lists(region, form, shape); });
     }
@@ -418,6 +421,12 @@ public:
                            schedule.knob("chunk", RowShape().bucket)};
       return made(refused_rows(form, shape, target),
                   [&] { return scatter_by_rows(region, form, shape); });
+    }
+    case kPartitions: {
+      const PartitionShape shape{threads, schedule.knob("range", PartitionShape().range),
+                                 together(4), int(schedule.knob("each", 4))};
+      return made(refused_partitions(form, shape, target),
+                  [&] { return scatter_by_partitions(region, form, shape); });
     }
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
@@ -506,8 +515,7 @@ private:
       if (const auto shape = list_shape(form, region, threads, target);
           shape && refused_lists(form, *shape).empty() &&
           about(form.update_count) * about(form.column_count) >= kWorthLists)
-        offer(kLists,
-              {{"threads", threads}, {"groups", shape->groups}, {"together", shape->together}},
+        offer(kLists, {{"threads", threads}, {"groups", shape->groups}, {"range", shape->together}},
               out);
   }
 
@@ -558,6 +566,23 @@ private:
     }
     ways.add(times.atomics(), offers(kAtomics, {{"threads", 256}}, "together", {4, 8, 1}));
     ways.move_to(out);
+  }
+
+  /// Partitions of the updates by ranges of elements.
+  static void partitions(const ScatterForm& form, const Target& target, const UpdateTimes& times,
+                         ByTime& ways) {
+    const std::optional<PartitionShape> shape = partition_shape(form, target);
+    if (!shape || !refused_partitions(form, *shape, target).empty())
+      return;
+    std::vector<Schedule> found;
+    for (const int threads : {1024, 512})
+      offer(kPartitions,
+            {{"threads", threads},
+             {"range", shape->range},
+             {"together", shape->together},
+             {"each", shape->each}},
+            found);
+    ways.add(times.partitions(), std::move(found));
   }
 
   /// Counters of each thread, of as many groups as take least time.

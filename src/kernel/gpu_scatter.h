@@ -30,9 +30,9 @@ protected:
   void found_points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
   KernelProgram finish();
   /// Combines an element of the output, where it was updated, with its state. Ways that do so for
-  /// all elements that there are, in any order, each once, call this: where updates are many, the
-  /// program then reads the data from their operand and writes the output whole
-  /// (reads_own_data), so that nothing has to be copied before. `mask`: where the element is there.
+  /// all elements that there are, in any order, each once, call this: where updates are many
+  /// (writes_whole_output), the program then reads the data from their operand and writes the
+  /// output whole, so that nothing has to be copied before. `mask`: where the element is there.
   void combine_with_output(const Expr& element, const std::vector<Guard>& updated,
                            const std::vector<Guard>& mask, const std::function<ValueId()>& state);
 

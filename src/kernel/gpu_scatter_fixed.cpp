@@ -210,8 +210,6 @@ private:
   int peaks_ = -1, sums_ = -1;
 };
 
-constexpr std::int64_t kFixedBytes = 12; ///< of an element's peak and sum
-
 std::int64_t table_bytes_of(const ScatterForm& form, std::int64_t lines, std::int64_t shares) {
   return lines * (ceil_quotient(form.bins.value(), shares) | 1) * kFixedBytes;
 }

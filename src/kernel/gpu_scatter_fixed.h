@@ -36,6 +36,8 @@ private:
   int bits_; ///< of an update in fixed point
 };
 
+inline constexpr std::int64_t kFixedBytes = 12; ///< of an element's peak and sum
+
 /// Each block has peaks and sums of some columns, or of a share of one's elements, in its shared
 /// memory.
 struct FixedLineShape {
@@ -51,5 +53,22 @@ std::optional<FixedLineShape> fixed_line_shape(const ScatterForm& form, const Re
                                                const Target& target);
 KernelProgram scatter_by_fixed_lines(const Region& region, const ScatterForm& form,
                                      const FixedLineShape& shape);
+
+/// Updates are put into partitions first, one for each range of elements whose peaks and sums a
+/// block's shared memory holds.
+struct PartitionShape {
+  int threads = 1024;
+  std::int64_t range = 4096; ///< elements of a partition
+  int together = 4;          ///< updates of a thread that are fetched together
+  int each = 4;              ///< the same of a partition's
+};
+/// The shape that gives each multiprocessor one block and as many partitions as the others; nothing
+/// where not all have one.
+std::optional<PartitionShape> partition_shape(const ScatterForm& form, const Target& target);
+std::int64_t partitions_of(const ScatterForm& form, const PartitionShape& shape);
+std::string refused_partitions(const ScatterForm& form, const PartitionShape& shape,
+                               const Target& target);
+KernelProgram scatter_by_partitions(const Region& region, const ScatterForm& form,
+                                    const PartitionShape& shape);
 
 } // namespace egret::kernel

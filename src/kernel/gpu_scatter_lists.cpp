@@ -24,17 +24,22 @@ RadixShape sort_of(const ScatterForm& form, int threads) {
 
 /// A block sorts the updates' numbers by their element. Then it brings the updates of some columns
 /// to shared memory, in their order in memory, and each of its threads combines those to one
-/// element of one column, in the updates' order.
+/// element of one column, in the updates' order: of all elements, or where updates are fewer, of
+/// those that the first update of a run goes to.
 class ListScatter : GpuScatter {
 public:
   ListScatter(const Region& region, const ScatterForm& form, const ListShape& shape)
       : GpuScatter(region, form, shape.threads), s_(shape), updates_(form.update_count.value()),
+        runs_(!whole_ && updates_ < form.bins.value()),
         sort_(b_, sort_of(form, shape.threads), DType::U32, DType::I32) {}
 
   KernelProgram run() {
     if (empty() || f_.bins.value() == 0)
       return finish();
-    begins_ = b_.shared("begins", DType::I32, f_.bins.value() + 1);
+    if (runs_)
+      ends_ = b_.shared("ends", DType::I32, updates_);
+    else
+      begins_ = b_.shared("begins", DType::I32, f_.bins.value() + 1);
     values_ = b_.shared("values", f_.state, s_.together * updates_);
     const Expr each = max(ceildiv(f_.column_count, Expr(s_.groups)), Expr(1));
     blocks_ = Expr(s_.groups);
@@ -65,13 +70,22 @@ private:
                                      b_.cast(b_.index(bin, DType::I64, 1), DType::U32), nowhere});
       return TileSort::Element{word, b_.index(at, DType::I32, 1)};
     });
-    const Expr count = f_.bins + Expr(1);
+    const Expr count = runs_ ? Expr(updates_) : f_.bins + Expr(1);
     b_.loop(Expr(0), count, Expr(s_.threads), count + Expr(s_.threads), Bind::Serial,
             [&](const Expr& base) {
-              const Expr bin = base + thread_;
-              b_.store(begins_, bin, begin_of(bin), {{bin, Expr(0), count}});
+              const Expr at = base + thread_;
+              const std::vector<Guard> inside{{at, Expr(0), count}};
+              if (runs_)
+                b_.store(ends_, at, begin_of(bin_at(at, inside) + Expr(1)), inside);
+              else
+                b_.store(begins_, at, begin_of(at), inside);
             });
     b_.barrier();
+  }
+
+  /// The element of a sorted update; behind all, of one that has none.
+  Expr bin_at(const Expr& place, const std::vector<Guard>& inside) {
+    return value_symbol(b_.cast(b_.load(sort_.words(), place, 1, inside), DType::I32));
   }
 
   /// The first place whose update goes to an element or to one behind it: by halving.
@@ -118,33 +132,53 @@ private:
   }
 
   void combine(const Expr& first, const Expr& end) {
-    const Expr count = Expr(s_.together) * f_.bins;
+    const Expr each = runs_ ? Expr(updates_) : f_.bins, count = Expr(s_.together) * each;
     b_.loop(Expr(0), count, Expr(s_.threads), count + Expr(s_.threads), Bind::Serial,
             [&](const Expr& base) {
-              const Expr flat = base + thread_, number = floordiv(flat, f_.bins),
-                         bin = floormod(flat, f_.bins), column = first + number;
+              const Expr flat = base + thread_, number = floordiv(flat, each),
+                         at = floormod(flat, each), column = first + number;
               const std::vector<Guard> inside{{flat, Expr(0), count}, {column, Expr(0), end}};
-              const ValueId from = b_.load(begins_, bin, 1, inside),
-                            to = b_.load(begins_, bin + Expr(1), 1, inside);
-              const VarId state = b_.variable({f_.state, 1});
-              b_.set(state, identity());
-              b_.loop(value_symbol(from), value_symbol(to), Expr(1), Expr(updates_), Bind::Serial,
-                      [&](const Expr& place) {
-                        const Expr update = value_symbol(b_.load(sort_.positions(), place, 1));
-                        b_.set(state, combine_updates(
-                                          b_, f_, b_.read(state),
-                                          b_.load(values_, number * Expr(updates_) + update, 1)));
-                      });
-              combine_with_output(element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin),
-                                  {{value_symbol(from), Expr(0), value_symbol(to)}}, inside,
-                                  [&] { return b_.read(state); });
+              if (!runs_) {
+                const Expr from = value_symbol(b_.load(begins_, at, 1, inside)),
+                           to = value_symbol(b_.load(begins_, at + Expr(1), 1, inside));
+                return combine_run(number, column, at, from, to, inside);
+              }
+              const Expr bin = bin_at(at, inside);
+              std::vector<Guard> before = inside; // an update of the same element
+              before.push_back({at, Expr(1), Expr(updates_)});
+              const ValueId other = b_.load(sort_.words(), at - Expr(1), 1, before);
+              const ValueId follows = b_.apply(
+                  Op::And, DType::Bool,
+                  {b_.apply(Op::Eq, DType::Bool, {other, b_.load(sort_.words(), at, 1, inside)}),
+                   b_.test({{at, Expr(1), Expr(updates_)}}, 1)});
+              std::vector<Guard> begins = inside;
+              begins.push_back({bin, Expr(0), f_.bins});
+              begins.push_back(holds(follows, false));
+              const Expr to = value_symbol(b_.load(ends_, at, 1, inside));
+              b_.when(begins, [&] { combine_run(number, column, bin, at, to, {}); });
             });
+  }
+
+  /// Combines updates [from, to) of a column with its element.
+  void combine_run(const Expr& number, const Expr& column, const Expr& bin, const Expr& from,
+                   const Expr& to, const std::vector<Guard>& inside) {
+    const VarId state = b_.variable({f_.state, 1});
+    b_.set(state, identity());
+    b_.loop(from, to, Expr(1), Expr(updates_), Bind::Serial, [&](const Expr& place) {
+      const Expr update = value_symbol(b_.load(sort_.positions(), place, 1));
+      b_.set(state, combine_updates(b_, f_, b_.read(state),
+                                    b_.load(values_, number * Expr(updates_) + update, 1)));
+    });
+    combine_with_output(element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin),
+                        {{from, Expr(0), to}}, inside, [&] { return b_.read(state); });
   }
 
   ListShape s_;
   std::int64_t updates_;
+  bool runs_; ///< threads have updates, in place of elements
   TileSort sort_;
   int begins_ = -1, values_ = -1; ///< by element; by column and update
+  int ends_ = -1;                 ///< by sorted update: of its run
 };
 
 } // namespace
@@ -200,9 +234,13 @@ std::optional<ListShape> list_shape(const ScatterForm& form, const Region& regio
   shape.threads = threads;
   const std::int64_t columns = about(form.column_count);
   shape.groups = std::clamp<std::int64_t>(columns, 1, 2 * target.workers);
+  // Of a column, what threads combine; all of them have some.
+  const std::int64_t elements =
+      std::min(std::max<std::int64_t>(about(form.bins), 1), form.update_count.value());
   shape.together = int(std::clamp<std::int64_t>(
       kValues / form.update_count.value(), 1,
-      std::clamp<std::int64_t>((columns + shape.groups - 1) / shape.groups, 1, 16)));
+      std::clamp<std::int64_t>((columns + shape.groups - 1) / shape.groups, 1,
+                               std::max<std::int64_t>(16, 4 * threads / elements))));
   return shape;
 }
 

@@ -39,21 +39,29 @@ double UpdateTimes::counters(int threads, int across, double groups, std::int64_
 }
 
 double UpdateTimes::integers(bool by_update, Monoid monoid) const {
-  constexpr double kLeast = 9e-6, kSector = 50e-12, kMeet = 24e-9, kSectorNumbers = 8,
-                   kMeetAlone = 90e-9, kMostAlone = 400e-12, kElement = 10e-12;
+  constexpr double kLeast = 9e-6, kLeastAlone = 11e-6, kSector = 50e-12, kMeet = 24e-9,
+                   kSectorNumbers = 8, kMeetAlone = 90e-9, kMostAlone = 400e-12, kElement = 10e-12;
   constexpr double kLeastOfOne = 5.5e-6, kOne = 0.4;
   const double sectors = updates_ * (by_update ? std::ceil(columns_ / kSectorNumbers) : columns_);
   const double each =
       columns_ > 1 ? kSector + kMeet / bins_ : std::min(kSector + kMeetAlone / bins_, kMostAlone);
-  return bins_ * columns_ * kElement +
-         (monoid == Monoid::Sum ? kLeast + sectors * each : kLeastOfOne + kOne * sectors * each);
+  return bins_ * columns_ * kElement + (monoid == Monoid::Sum
+                                            ? (columns_ > 1 ? kLeast : kLeastAlone) + sectors * each
+                                            : kLeastOfOne + kOne * sectors * each);
+}
+
+double UpdateTimes::partitions() const {
+  constexpr double kLeast = 12.5e-6, kNumber = 20e-12, kElement = 3.3e-12;
+  return kLeast + numbers() * kNumber + bins_ * columns_ * kElement;
 }
 
 double UpdateTimes::rows() const {
-  constexpr double kLeast = 9e-6, kRow = 65e-12, kNumber = 1.3e-12, kOverfull = 120e-9,
-                   kBin = 13e-12;
-  return kLeast + updates_ * kRow + numbers() * kNumber + updates_ / bins_ * kOverfull +
-         bins_ * kBin;
+  // Of one column, lanes share no bucket, and those that overflow take longer than they save.
+  constexpr double kLeast = 9e-6, kLeastOfOne = 11.5e-6, kRow = 65e-12, kNumber = 1.3e-12,
+                   kOverfull = 120e-9, kBin = 13e-12, kSparseBin = 2e-12;
+  const double bin = 2 * updates_ <= bins_ ? kSparseBin : kBin; // those without updates are passed
+  return (columns_ > 1 ? kLeast : kLeastOfOne) + updates_ * kRow + numbers() * kNumber +
+         updates_ / bins_ * kOverfull + bins_ * bin;
 }
 
 double UpdateTimes::sorted() const {

@@ -27,6 +27,8 @@ public:
   double integers(bool by_update, Monoid monoid) const;
   /// Buckets of rows, which overflow where few bins have many updates.
   double rows() const;
+  /// Updates partitioned by ranges of elements, each of which a block adds up in shared memory.
+  double partitions() const;
   double sorted() const;
   /// Tables of `groups` blocks in shared memory, each of which is added to the output in the end.
   double tables(double groups, double elements) const;

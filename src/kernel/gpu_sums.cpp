@@ -1,6 +1,7 @@
 #include "kernel/gpu_sums.h"
 
 #include "kernel/contraction_pack.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>

@@ -107,8 +107,7 @@ ScatterForm whole_form(const Region& region, const ScatterForm& form) {
   return whole;
 }
 
-bool writes_whole_output(const Region& region, const ScatterForm& form) {
-  constexpr std::int64_t kSparse = 4;
+bool writes_whole_output(const Region& region, const ScatterForm& form, std::int64_t sparse) {
   const Output& out = region.outputs[0];
   if (!form.monoid || out.alias < 0)
     return false;
@@ -116,7 +115,7 @@ bool writes_whole_output(const Region& region, const ScatterForm& form) {
   return data.role == Role::Tensor && data.dtype == out.dtype &&
          element_count(data.shape) == element_count(out.shape) &&
          form.bins * form.column_count == element_count(out.shape) &&
-         about(form.bins) <= kSparse * about(form.update_count);
+         about(form.bins) <= sparse * about(form.update_count);
 }
 
 Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,

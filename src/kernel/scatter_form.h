@@ -36,8 +36,8 @@ ScatterForm whole_form(const Region& region, const ScatterForm& form);
 
 /// Whether a program that goes through all elements of all columns anyway should read the data from
 /// their operand and write the output whole: these are all of the output's elements, and updates
-/// are not few beside them.
-bool writes_whole_output(const Region& region, const ScatterForm& form);
+/// are not few beside them: one for `sparse` elements at the least.
+bool writes_whole_output(const Region& region, const ScatterForm& form, std::int64_t sparse = 4);
 
 /// The point of an update and of a column, by their numbers.
 Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,

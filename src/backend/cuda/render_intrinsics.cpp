@@ -117,6 +117,11 @@ void CudaRenderer::atomic_combine(const Intrinsic& use) {
                          ? (sum || dtype == DType::U64 ? "unsigned long long" : "long long")
                          : (dtype == DType::U32 ? "unsigned" : "int");
   const std::string held = index_.condition(use.mask);
+  const bool shared = program_.buffers[static_cast<std::size_t>(at.buffer)].space == Space::Shared;
+  if (shared && (sum ? size_of(dtype) == 8 : dtype == DType::I32))
+    return line("{}{}(({}*)(b{} + {}), ({}){});", held.empty() ? "" : fmt::format("if ({}) ", held),
+                sum ? "eg_add_shared" : "eg_max_shared", type, at.buffer, index_.text(at.index),
+                type, lane_of(use.values[0], 0));
   line("{}atomic{}(({}*)(b{} + {}), ({}){});", held.empty() ? "" : fmt::format("if ({}) ", held),
        sum ? "Add" : "Max", type, at.buffer, index_.text(at.index), type,
        lane_of(use.values[0], 0));
@@ -125,8 +130,11 @@ void CudaRenderer::atomic_combine(const Intrinsic& use) {
 void CudaRenderer::atomic_fetch_add(const Intrinsic& use) {
   const kernel::Address& at = use.memory[0];
   const std::string held = index_.condition(use.mask);
-  const std::string before = fmt::format("eg_fetch_add(b{} + {}, {})", at.buffer,
-                                         index_.text(at.index), lane_of(use.values[0], 0));
+  // Shared memory counts those that meet about as fast as lanes find each other.
+  const bool shared = program_.buffers[static_cast<std::size_t>(at.buffer)].space == Space::Shared;
+  const std::string before =
+      fmt::format("{}(b{} + {}, {})", shared ? "atomicAdd" : "eg_fetch_add", at.buffer,
+                  index_.text(at.index), lane_of(use.values[0], 0));
   line("r{}_0 = {};", use.variables[0],
        held.empty() ? before : fmt::format("({}) ? {} : 0", held, before));
 }

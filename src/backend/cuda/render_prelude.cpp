@@ -320,6 +320,49 @@ __device__ __forceinline__ int eg_fetch_add(int* element, int value) {
   return __shfl_sync(same, before, leader) + value * __popc(same & ((1u << lane) - 1));
 }
 )"},
+    // Shared memory adds 32 bits in one operation, and 64 by a loop of comparisons and exchanges:
+    // the halves are added one after the other, the second with what the first carries. Lanes that
+    // all add to one element do so once.
+    {"eg_add_shared", R"(
+__device__ __forceinline__ void eg_add_shared(unsigned long long* sum, unsigned long long value) {
+  const unsigned active = __activemask();
+  int same;
+  __match_all_sync(active, (unsigned long long)sum, &same);
+  if (same) {
+#if __CUDA_ARCH__ >= 800
+    unsigned long long all = 0;
+    for (int at = 48; at >= 0; at -= 16)
+      all = (all << 16) + __reduce_add_sync(active, (unsigned)(value >> at) & 0xffffu);
+#else
+    unsigned long long all = 0;
+    for (unsigned left = active; left; left &= left - 1)
+      all += __shfl_sync(active, value, __ffs(left) - 1);
+#endif
+    if ((threadIdx.x & 31) != __ffs(active) - 1) return;
+    value = all;
+  }
+  const unsigned low = (unsigned)value, before = atomicAdd((unsigned*)sum, low);
+  const unsigned high = (unsigned)(value >> 32) + (before + low < low);
+  if (high) atomicAdd((unsigned*)sum + 1, high);
+}
+)"},
+    {"eg_max_shared", R"(
+__device__ __forceinline__ void eg_max_shared(int* most, int value) {
+  const unsigned active = __activemask();
+  int same;
+  __match_all_sync(active, (unsigned long long)most, &same);
+  if (same) {
+#if __CUDA_ARCH__ >= 800
+    value = __reduce_max_sync(active, value);
+#else
+    for (unsigned left = active; left; left &= left - 1)
+      value = max(value, __shfl_sync(active, value, __ffs(left) - 1));
+#endif
+    if ((threadIdx.x & 31) != __ffs(active) - 1) return;
+  }
+  atomicMax(most, value);
+}
+)"},
     // Warp-level multisplit (Ashkiani, Davidson, Meyer and Owens 2016): the lanes that count the
     // same element find each other by their bits in its mark.
     {"eg_count_in_order", R"(

@@ -151,7 +151,7 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
     more.push_back(with_scatter_schedule(generator, {{"way", 9},
                                                      {"threads", rng.chance(0.5) ? 64 : 128},
                                                      {"groups", 1 + rng.below(7)},
-                                                     {"together", 1 + rng.below(3)}}));
+                                                     {"range", 1 + rng.below(3)}}));
     const std::int64_t warps = 1 + rng.below(3);
     more.push_back(with_scatter_schedule(generator, {{"way", 10},
                                                      {"threads", 32 * warps},
@@ -162,6 +162,11 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
                                                      {"columns", 1 + rng.below(9)},
                                                      {"owners", 1 + rng.below(3)},
                                                      {"together", 1 + rng.below(4)}}));
+    more.push_back(with_scatter_schedule(generator, {{"way", 13},
+                                                     {"threads", rng.chance(0.5) ? 32 : 64},
+                                                     {"range", 1 + rng.below(40)},
+                                                     {"each", 1 + rng.below(5)},
+                                                     together()}));
     more.push_back(with_scatter_schedule(generator, {{"way", 12},
                                                      {"threads", rng.chance(0.5) ? 32 : 64},
                                                      {"lanes", 1 << rng.below(4)},
@@ -298,6 +303,42 @@ TEST(Scatters, OfAGpuTakeMaximaOfFewUpdatesByIntegers) {
   EXPECT_EQ(space[0].knob("way", 0), kIntegers) << to_string(space[0]);
 }
 
+/// Few updates of each line, of which blocks look at those that begin a run and not at all
+/// elements.
+TEST(Scatters, OfAGpuGoThroughFewUpdatesOfLongLines) {
+  const Target gpu = testing::test_gpu();
+  const kernel::Generator& generator = scatter_generator(gpu);
+  for (const Op op : {Op::ScatterAdd, Op::ScatterMax}) {
+    Graph g;
+    const Shape at{7};
+    const NodeId index = g.binary(Op::And, g.input("index", DType::I32, at),
+                                  g.broadcast(g.constant(DType::I32, 131.0), at));
+    g.outputs = {g.scatter(op, g.input("data", DType::F32, {33, 130}), index,
+                           g.input("updates", DType::F32, {33, 7}), 1)};
+    for (std::uint64_t seed = 0; seed < 6; ++seed)
+      for (const testing::RegionCase& c : testing::region_cases(
+               g, testing::random_inputs(g, seed, {.special = seed % 2 == 1}), gpu))
+        for (const int range : {1, 5, 40}) {
+          const Schedule s = with_scatter_schedule(
+              generator, {{"way", 9}, {"threads", 64}, {"groups", 3}, {"range", range}});
+          EXPECT_EQ(testing::check_schedule(c, generator, s, gpu, {}, /*must_lower=*/true), "");
+        }
+  }
+}
+
+/// Elements of which blocks hold a range each, whether updates are fewer or more than they are.
+TEST(Scatters, OfAGpuPartitionUpdatesByRangesOfManyElements) {
+  constexpr int kPartitions = 13;
+  const Target gpu = backend::cuda::known_target(90);
+  for (const std::int64_t updates : {800000, 16000000}) {
+    const Graph g = added(DType::F32, {2755811}, updates);
+    const kernel::Chosen chosen = kernel::lower_greedily(testing::regions_of(g, gpu).at(0), gpu);
+    EXPECT_EQ(chosen.schedule.knob("way", -1), kPartitions) << to_string(chosen.schedule);
+    EXPECT_TRUE(chosen.program.launch.resident);
+    EXPECT_GE(chosen.program.launch.workers.value(), 2 * gpu.workers);
+  }
+}
+
 /// Sums in fixed point are nearer to the true ones than sums in f32, whatever else is added
 /// elsewhere: each element has a scale of its own.
 TEST(Scatters, OfAGpuInFixedPointKeepSmallElementsApart) {
@@ -327,6 +368,7 @@ TEST(Scatters, OfAGpuInFixedPointKeepSmallElementsApart) {
   const kernel::Generator& generator = scatter_generator(gpu);
   for (const Schedule& schedule :
        {with_scatter_schedule(generator, {{"way", 6}}),
+        with_scatter_schedule(generator, {{"way", 13}, {"range", 2}}),
         with_scatter_schedule(generator, {{"way", 12}, {"lanes", 1}}),
         with_scatter_schedule(generator, {{"way", 12}, {"lanes", 1}, {"chunk", 4096}})}) {
     const auto lowered = generator.lower(cases[0].region, schedule, gpu);
@@ -363,8 +405,8 @@ TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
                {added(DType::F32, {50257, 768}, 1 << 14), 12, 132},
                {added(DType::BF16, {1 << 12, 128}, 1 << 16), 12, 132},
                {added(DType::F64, {50257, 768}, 1 << 14), 1, 132},
-               {added(DType::F32, {1 << 20}, 1 << 22), 6, 132},
-               {added(DType::F32, {39176}, 1 << 18), 6, 132},
+               {added(DType::F32, {1 << 20}, 1 << 22), 13, 132},
+               {added(DType::F32, {39176}, 1 << 18), 13, 132},
                {added(DType::F32, {1 << 16}, 1 << 16, Op::ScatterMax), 6, 132},
                {added(DType::F32, {1 << 23}, 424), 5, 1},
                {added(DType::F32, {4096}, 1000), 5, 1},

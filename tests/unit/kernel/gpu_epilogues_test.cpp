@@ -98,7 +98,7 @@ kernel::Region waved(const Einsum& e) {
 
 TEST(GpuEpilogues, SumsLeaveThroughSharedMemoryWhereResultsAreAsWide) {
   for (const bool turned : {false, true})
-    for (const auto [m, n] : {std::pair{70, 72}, {64, 64}, {37, 52}, {33, 35}}) {
+    for (const auto& [m, n] : {std::pair{70, 72}, {64, 64}, {37, 52}, {33, 35}}) {
       check_product(stepped(sizes("mk", "kn", "mn", m, n, 64), turned), kMma + " staged=1");
       check_product(stepped(sizes("mk", "nk", "mn", m, n, 64), turned), kWgmma + " staged=1");
       check_product(turned_beside_bytes(sizes("mk", "nk", "mn", m, n, 64)), kWgmma + " staged=1");
