@@ -155,7 +155,7 @@ private:
     for (const std::int64_t turn : {1024, 256}) {
       const std::int64_t whole = (each + turn - 1) / turn * turn,
                          pieces = (vectors_ + whole - 1) / whole;
-      if (pieces >= 2 && 10 * pieces >= 9 * most)
+      if (pieces >= 2 && 20 * pieces >= 19 * most)
         return pieces;
     }
     return most;

@@ -351,6 +351,12 @@ private:
     const std::vector<bool> read = operands_of(pass);
     std::vector<RowLoad> loads = row_loads(r_, f_);
     std::erase_if(loads, [&](const RowLoad& l) { return !read[std::size_t(l.load->number)]; });
+    constexpr std::size_t kMostBytes = 256; // of a thread: a quarter of its registers
+    std::size_t bytes = 0;
+    for (const RowLoad& l : loads)
+      bytes += spots.size() * std::size_t(lanes_) * size_of(r_.operands[l.load->number].dtype);
+    if (bytes > kMostBytes)
+      return;
     for (const Spot& s : spots)
       for (const RowLoad& l : loads)
         if (auto offset = element_at(r_, *l.stage, *l.load, s.point))
