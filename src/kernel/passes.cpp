@@ -207,9 +207,11 @@ int column_axis(const Region& region, const Passes& passes) {
 
 std::vector<double> flops_by_pass(const Region& region, const Passes& passes) {
   std::vector<double> flops(passes.count, 0);
+  // A map between a maximum, or a mean, and the sum that goes along with it waits by its level for
+  // a pass that there need not be: it is made in theirs.
   for (std::size_t s = 0; s < region.stages.size(); ++s)
     if (region.stages[s].axes.size() == region.axes.size())
-      flops[passes.level[s]] += flops_of(region.stages[s]);
+      flops[std::min(passes.level[s], passes.count - 1)] += flops_of(region.stages[s]);
   return flops;
 }
 

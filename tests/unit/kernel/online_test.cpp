@@ -326,6 +326,22 @@ TEST(Online, RowsThatDoNotStayAreReadTwiceForANorm) {
   EXPECT_EQ(kernel::plan_passes(regions[0].region, false, kernel::Online::Spreads).count, 2);
 }
 
+// Where the only pass is that of a maximum and its sum, so is the arithmetic between them.
+TEST(Online, ArithmeticBetweenAMaximumAndItsSumIsOfTheirPass) {
+  Formula f(DType::F32, 7, 128);
+  f.g.outputs = {f.sum(f.g.unary(Op::Exp, f.low()))};
+  const auto regions = testing::region_cases(f.g, rows_with_means(DType::F32, 128));
+  ASSERT_EQ(regions.size(), 1u);
+  const kernel::Region& region = regions[0].region;
+  const auto apart = kernel::flops_by_pass(region, kernel::plan_passes(region));
+  const auto online =
+      kernel::flops_by_pass(region, kernel::plan_passes(region, false, kernel::Online::Scaled));
+  ASSERT_EQ(apart.size(), 2u);
+  ASSERT_EQ(online.size(), 1u);
+  EXPECT_GT(apart[1], 0);
+  EXPECT_EQ(online[0], apart[0] + apart[1]);
+}
+
 TEST(Online, WhatOnlyResemblesIsRefused) {
   constexpr const char* kNothing = "no sum goes along with its maximum or its mean";
   { // exponentials without a maximum
