@@ -35,7 +35,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
 endif()
 if(EGRET_STRICT)
   target_compile_options(egret_options INTERFACE -Werror)
-  target_compile_definitions(egret_options INTERFACE EGRET_CHECKS=1)
+  target_compile_definitions(egret_options INTERFACE EGRET_CHECKS=1 _GLIBCXX_ASSERTIONS)
 endif()
 if(EGRET_SANITIZE)
   add_compile_options(-fsanitize=${EGRET_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
