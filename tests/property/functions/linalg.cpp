@@ -110,8 +110,10 @@ Instance solve_of(Draw& d) {
   const bool vectors = d.chance(0.3);
   Sizes right = d.chance(0.3) && !vectors ? d.broadcastable(batch) : batch;
   Array b = d.array(with(right, n, vectors ? 1 : k));
-  if (vectors)
+  if (vectors) {
     b.shape.pop_back();
+    b.repeated.clear(); // it names axes of the matrix
+  }
   return one(
       {regular(d, batch, n, n), b}, [=](const Tensors& t) { return linalg::solve(t[0], t[1]); },
       [=](const Arrays& a) {
@@ -233,6 +235,9 @@ Instance multi_dot_of(Draw& d) {
     operands.front().shape.erase(operands.front().shape.begin());
   if (column)
     operands.back().shape.pop_back();
+  for (Array& a : operands)
+    if (a.rank() < 2)
+      a.repeated.clear(); // it names axes of a matrix
   return one(
       operands, [](const Tensors& t) { return linalg::multi_dot(t); },
       [=](const Arrays& a) {
