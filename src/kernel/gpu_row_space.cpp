@@ -148,15 +148,15 @@ private:
         add(128, group, {.online = along ? Online::Scaled : Online::No, .shift = true});
   }
 
-  /// Somewhat fewer pieces than `most`, each of whole turns of a block of 256 threads or of its
-  /// loop over four of them, where there are such.
-  std::int64_t even_pieces(std::int64_t most) const {
+  /// Somewhat fewer parts than `most`, each of whole iterations of a block of 256 threads, if it
+  /// can be of those of its loop over four vectors a thread.
+  std::int64_t even_parts(std::int64_t most) const {
     const std::int64_t each = (vectors_ + most - 1) / most;
-    for (const std::int64_t turn : {1024, 256}) {
-      const std::int64_t whole = (each + turn - 1) / turn * turn,
-                         pieces = (vectors_ + whole - 1) / whole;
-      if (pieces >= 2 && 20 * pieces >= 19 * most)
-        return pieces;
+    for (const std::int64_t iteration : {1024, 256}) {
+      const std::int64_t whole = (each + iteration - 1) / iteration * iteration,
+                         parts = (vectors_ + whole - 1) / whole;
+      if (parts >= 2 && 20 * parts >= 19 * most)
+        return parts;
     }
     return most;
   }
@@ -176,7 +176,7 @@ private:
             {.online = scales_      ? Online::Scaled
                        : one_spread ? Online::Spreads
                                     : Online::No,
-             .pieces = even_pieces(std::clamp<std::int64_t>(
+             .pieces = even_parts(std::clamp<std::int64_t>(
                  std::min(share * target_.workers / rows_, vectors_ / 512), 2, 1024))});
     if (one_pass_)
       for (std::int64_t threads : {128, 256, 512})

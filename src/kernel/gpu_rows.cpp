@@ -345,7 +345,7 @@ private:
         e_.store(o, s.point, *value++, schedule_.store_policy);
   }
 
-  /// What a pass reads at several places, before anything is made of it: loads behind tests do not
+  /// What a pass reads at several points, before anything is made of it: loads behind tests do not
   /// move by themselves, and each would be awaited before the next one begins.
   void load_ahead(int pass, std::span<const Spot> spots) {
     const std::vector<bool> read = operands_of(pass);

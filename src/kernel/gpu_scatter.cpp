@@ -37,6 +37,18 @@ void GpuScatter::found_points(const Expr& count, const std::function<void(const 
   });
 }
 
+void GpuScatter::each_of_block(
+    std::int64_t count, const std::function<void(const Expr&, const std::vector<Guard>&)>& body) {
+  b_.loop(Expr(0), Expr(count), Expr(threads_), Expr(count + threads_), Bind::Serial,
+          [&](const Expr& base) {
+            const Expr at = base + thread_;
+            std::vector<Guard> mask;
+            if (count % threads_ != 0)
+              mask.push_back({at, Expr(0), Expr(count)});
+            body(at, mask);
+          });
+}
+
 KernelProgram GpuScatter::finish() {
   Launch launch;
   launch.threads = threads_;

@@ -28,6 +28,10 @@ protected:
   void points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
   /// The same of a number that the program finds, which the launch cannot depend on.
   void found_points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
+  /// Numbers below `count`, shared out among the threads of a block: in order, with a mask where
+  /// not all threads have one.
+  void each_of_block(std::int64_t count,
+                     const std::function<void(const Expr&, const std::vector<Guard>&)>& body);
   KernelProgram finish();
   /// Combines an element of the output, where it was updated, with its state. Ways that do so for
   /// all elements that there are, in any order, each once, call this: where updates are many

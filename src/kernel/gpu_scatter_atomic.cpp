@@ -108,29 +108,20 @@ public:
     none_ = dtype_ == f_.state ? identity() : number(dtype_, 0);
     blocks_ = Expr(s_.groups);
     b_.grid_loop(Expr(s_.groups), [&](const Expr& group) {
-      each(size_ * s_.copies, [&](const Expr& at, const std::vector<Guard>& mask) {
+      each_of_block(size_ * s_.copies, [&](const Expr& at, const std::vector<Guard>& mask) {
         b_.store(table_, at, none_, mask);
       });
       b_.barrier();
       add(group);
       b_.barrier();
-      each(size_, [&](const Expr& at, const std::vector<Guard>& mask) { deliver(at, mask); });
+      each_of_block(size_,
+                    [&](const Expr& at, const std::vector<Guard>& mask) { deliver(at, mask); });
       b_.barrier();
     });
     return finish();
   }
 
 private:
-  /// Numbers below `count`, shared out among the threads of the block.
-  void each(std::int64_t count,
-            const std::function<void(const Expr&, const std::vector<Guard>&)>& body) {
-    b_.loop(Expr(0), Expr(count), Expr(threads_), Expr(count + threads_), Bind::Serial,
-            [&](const Expr& base) {
-              const Expr at = base + thread_;
-              body(at, {{at, Expr(0), Expr(count)}});
-            });
-  }
-
   void add(const Expr& group) {
     const Expr count = update_points(), step(std::int64_t(threads_) * together_);
     const Expr size = ceildiv(count, Expr(s_.groups) * step) * step;

@@ -62,6 +62,33 @@ ValueId FixedPointScatter::from_fixed(ValueId sum, ValueId peak) {
   return select(equal(peak, number(DType::I32, kSpecial)), infinite, b_.cast(wide, DType::F32));
 }
 
+void FixedPointScatter::make_tables(std::int64_t slots) {
+  slots_ = slots;
+  peaks_ = b_.shared("peaks", DType::I32, slots);
+  sums_ = b_.shared("sums", DType::I64, slots);
+}
+
+void FixedPointScatter::fill_tables(const Updates& updates) {
+  each_of_block(slots_, [&](const Expr& at, const std::vector<Guard>& mask) {
+    b_.store(peaks_, at, number(DType::I32, 0), mask);
+    b_.store(sums_, at, number(DType::I64, 0), mask);
+  });
+  b_.barrier();
+  updates([&](const std::vector<Placed>& some) {
+    for (const Placed& u : some)
+      b_.atomic_combine(Monoid::Max, peaks_, u.slot, exponent(u.value), u.mask);
+  });
+  b_.barrier();
+  updates([&](const std::vector<Placed>& some) {
+    std::vector<ValueId> fixed;
+    for (const Placed& u : some)
+      fixed.push_back(to_fixed(u.value, b_.load(peaks_, u.slot, 1, u.mask)));
+    for (std::size_t i = 0; i < some.size(); ++i)
+      b_.atomic_combine(Monoid::Sum, sums_, some[i].slot, fixed[i], some[i].mask);
+  });
+  b_.barrier();
+}
+
 namespace {
 
 /// A block's columns are neighbours, and its threads go through their updates as these lie in
@@ -84,31 +111,13 @@ public:
   KernelProgram run() {
     if (empty() || bins_ == 0)
       return finish();
-    peaks_ = b_.shared("peaks", DType::I32, s_.lines * pitch_);
-    sums_ = b_.shared("sums", DType::I64, s_.lines * pitch_);
+    make_tables(s_.lines * pitch_);
     const Expr groups = ceildiv(f_.column_count, Expr(s_.lines));
     blocks_ = max(blocks_, groups * Expr(s_.shares));
     b_.grid_loop(groups * Expr(s_.shares), [&](const Expr& number) {
       const Expr first = floordiv(number, Expr(s_.shares)) * Expr(s_.lines),
                  low = floormod(number, Expr(s_.shares)) * Expr(bins_);
-      each(s_.lines * pitch_, [&](const Expr& at, const std::vector<Guard>& mask) {
-        b_.store(peaks_, at, this->number(DType::I32, 0), mask);
-        b_.store(sums_, at, this->number(DType::I64, 0), mask);
-      });
-      b_.barrier();
-      for_updates(first, low, [&](const std::vector<Placed>& updates) {
-        for (const Placed& u : updates)
-          b_.atomic_combine(Monoid::Max, peaks_, u.slot, exponent(u.value), u.mask);
-      });
-      b_.barrier();
-      for_updates(first, low, [&](const std::vector<Placed>& updates) {
-        std::vector<ValueId> fixed;
-        for (const Placed& u : updates)
-          fixed.push_back(to_fixed(u.value, b_.load(peaks_, u.slot, 1, u.mask)));
-        for (std::size_t i = 0; i < updates.size(); ++i)
-          b_.atomic_combine(Monoid::Sum, sums_, updates[i].slot, fixed[i], updates[i].mask);
-      });
-      b_.barrier();
+      fill_tables([&](const auto& add) { for_updates(first, low, add); });
       hand_on(first, low);
       b_.barrier();
     });
@@ -116,25 +125,6 @@ public:
   }
 
 private:
-  struct Placed {
-    Expr slot; ///< of its element in the tables
-    ValueId value;
-    std::vector<Guard> mask; ///< where it exists and its element is the block's
-  };
-
-  /// Numbers below `count`, shared out among the threads of the block.
-  void each(std::int64_t count,
-            const std::function<void(const Expr&, const std::vector<Guard>&)>& body) {
-    b_.loop(Expr(0), Expr(count), Expr(threads_), Expr(count + threads_), Bind::Serial,
-            [&](const Expr& base) {
-              const Expr at = base + thread_;
-              std::vector<Guard> mask;
-              if (count % threads_ != 0)
-                mask.push_back({at, Expr(0), Expr(count)});
-              body(at, mask);
-            });
-  }
-
   /// Line and place of a number below lines * count, neighbours of which are neighbours in memory.
   static std::pair<Expr, Expr> line_and_place(const Expr& number, std::int64_t lines,
                                               std::int64_t count, bool across) {
@@ -188,7 +178,7 @@ private:
 
   void hand_on(const Expr& first, const Expr& low) {
     const bool across = stride_of(r_, r_.outputs[0], f_.columns.back()) == 1;
-    each(s_.lines * bins_, [&](const Expr& at, std::vector<Guard> mask) {
+    each_of_block(s_.lines * bins_, [&](const Expr& at, std::vector<Guard> mask) {
       const auto [line, bin] = line_and_place(at, s_.lines, bins_, across);
       mask.push_back({first + line, Expr(0), f_.column_count});
       mask.push_back({low + bin, Expr(0), f_.bins});
@@ -207,7 +197,6 @@ private:
   std::vector<int> along_;    ///< axes of the updates but that of a choice
   std::int64_t count_ = 1;    ///< points along these
   bool across_ = false;       ///< neighbours in memory are those of different columns
-  int peaks_ = -1, sums_ = -1;
 };
 
 std::int64_t table_bytes_of(const ScatterForm& form, std::int64_t lines, std::int64_t shares) {

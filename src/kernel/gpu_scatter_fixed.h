@@ -23,6 +23,20 @@ protected:
     return {{value_symbol(peak), Expr(1), Expr(kSpecial + 1)}};
   }
 
+  /// An update of an element that a block has in its tables.
+  struct Placed {
+    Expr slot; ///< of its element in the tables
+    ValueId value;
+    std::vector<Guard> mask; ///< where it exists and its element is the block's
+  };
+  /// Hands all updates of a block, some at a time, to what it is given.
+  using Updates = std::function<void(const std::function<void(const std::vector<Placed>&)>&)>;
+  /// Adds updates to `slots` elements in a block's shared memory: their peaks first, then their
+  /// sums.
+  void make_tables(std::int64_t slots);
+  void fill_tables(const Updates& updates);
+
+  int peaks_ = -1, sums_ = -1; ///< of elements
   /// The exponent of infinities and NaNs. Their sum has the number of positive infinities below
   /// bit kNegative and that of negative ones from there on; a NaN counts as both.
   static constexpr std::int64_t kSpecial = 255, kNegative = 31;
@@ -34,6 +48,7 @@ private:
   ValueId shift_of(ValueId peak);
 
   int bits_; ///< of an update in fixed point
+  std::int64_t slots_ = 0;
 };
 
 inline constexpr std::int64_t kFixedBytes = 12; ///< of an element's peak and sum

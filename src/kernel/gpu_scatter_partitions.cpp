@@ -31,8 +31,7 @@ public:
     cursors_ = b_.workspace("cursors", DType::I32, Expr(parts_));
     pairs_ = b_.workspace("pairs", DType::I64, update_points() * Expr(places()));
     own_ = b_.shared("own", DType::I32, parts_);
-    peaks_ = b_.shared("peaks", DType::I32, s_.range);
-    sums_ = b_.shared("sums", DType::I64, s_.range);
+    make_tables(s_.range);
     points(Expr(parts_ + 1), [&](const Expr& at) { b_.store(totals_, at, word(0)); });
     barrier();
     count();
@@ -42,7 +41,7 @@ public:
                b_.atomic_fetch_add(totals_, Expr(parts_), b_.load(totals_, part, 1)));
     });
     barrier();
-    place();
+    write_pairs();
     barrier();
     blocks_ = max(blocks_, Expr(parts_));
     b_.grid_loop(Expr(parts_), [&](const Expr& part) { add(part); });
@@ -52,38 +51,32 @@ public:
 private:
   ValueId word(std::int64_t value) { return number(DType::I32, value); }
 
-  /// Numbers below `count`, shared out among the threads of the block.
-  void each(std::int64_t count, const std::function<void(const Expr&)>& body) {
-    b_.loop(Expr(0), Expr(count), Expr(threads_), Expr(count + threads_), Bind::Serial,
-            [&](const Expr& base) {
-              const Expr at = base + thread_;
-              std::vector<Guard> mask;
-              if (count % threads_ != 0)
-                mask.push_back({at, Expr(0), Expr(count)});
-              b_.when(mask, [&] { body(at); });
-            });
+  void each_part(const std::function<void(const Expr&)>& body) {
+    each_of_block(parts_, [&](const Expr& part, const std::vector<Guard>& mask) {
+      b_.when(mask, [&] { body(part); });
+    });
   }
 
   Expr part_of(const Update& u) const { return floordiv(element_number(u), Expr(s_.range)); }
 
   /// How many updates of each range the block's threads have, and all.
   void count() {
-    each(parts_, [&](const Expr& part) { b_.store(own_, part, word(0)); });
+    each_part([&](const Expr& part) { b_.store(own_, part, word(0)); });
     b_.barrier();
     all_updates([&](const std::vector<Update>& updates) {
       for (const Update& u : updates)
         b_.atomic_combine(Monoid::Sum, own_, part_of(u), word(1), u.mask);
     });
     b_.barrier();
-    each(parts_, [&](const Expr& part) {
+    each_part([&](const Expr& part) {
       b_.atomic_combine(Monoid::Sum, totals_, part, b_.load(own_, part, 1));
     });
   }
 
-  /// Puts the block's updates, the same as before, into the places that it takes in each partition:
-  /// an element of the range and the bits of what is added.
-  void place() {
-    each(parts_, [&](const Expr& part) {
+  /// Writes the block's updates, the same as before, to a part of each partition that it takes: an
+  /// element of the range and the bits of what is added.
+  void write_pairs() {
+    each_part([&](const Expr& part) {
       b_.store(own_, part, b_.atomic_fetch_add(cursors_, part, b_.load(own_, part, 1)));
     });
     b_.barrier();
@@ -106,18 +99,13 @@ private:
     });
   }
 
-  struct Pair {
-    Expr key;
-    ValueId value;
-    std::vector<Guard> mask;
-  };
   /// The updates of a partition, some at a time.
   void for_pairs(const Expr& begin, const Expr& end,
-                 const std::function<void(const std::vector<Pair>&)>& body) {
+                 const std::function<void(const std::vector<Placed>&)>& body) {
     const Expr step(std::int64_t(threads_) * s_.each);
     b_.loop(
         begin, end, step, update_points() * Expr(places()), Bind::Serial, [&](const Expr& base) {
-          std::vector<Pair> pairs;
+          std::vector<Placed> pairs;
           for (int i = 0; i < s_.each; ++i) {
             const Expr at = base + Expr(std::int64_t(i) * threads_) + thread_;
             const std::vector<Guard> mask{{at, Expr(0), end}};
@@ -136,24 +124,7 @@ private:
     const Expr low = part * Expr(s_.range);
     const ValueId total = b_.load(totals_, part, 1), end = b_.load(cursors_, part, 1);
     const Expr last = value_symbol(end), first = last - value_symbol(total);
-    each(s_.range, [&](const Expr& at) {
-      b_.store(peaks_, at, word(0));
-      b_.store(sums_, at, number(DType::I64, 0));
-    });
-    b_.barrier();
-    for_pairs(first, last, [&](const std::vector<Pair>& pairs) {
-      for (const Pair& p : pairs)
-        b_.atomic_combine(Monoid::Max, peaks_, p.key, exponent(p.value), p.mask);
-    });
-    b_.barrier();
-    for_pairs(first, last, [&](const std::vector<Pair>& pairs) {
-      std::vector<ValueId> fixed;
-      for (const Pair& p : pairs)
-        fixed.push_back(to_fixed(p.value, b_.load(peaks_, p.key, 1, p.mask)));
-      for (std::size_t i = 0; i < pairs.size(); ++i)
-        b_.atomic_combine(Monoid::Sum, sums_, pairs[i].key, fixed[i], pairs[i].mask);
-    });
-    b_.barrier();
+    fill_tables([&](const auto& add) { for_pairs(first, last, add); });
     const Expr step(std::int64_t(threads_) * s_.each);
     b_.loop(Expr(0), Expr(s_.range), step, Expr(s_.range) + step, Bind::Serial,
             [&](const Expr& base) { hand_on(low, base); });
@@ -194,11 +165,10 @@ private:
 
   PartitionShape s_;
   std::int64_t parts_;
-  int totals_ = -1;  ///< updates of each range; behind them, places that are taken
+  int totals_ = -1;  ///< updates of each range; behind them, how many have room
   int cursors_ = -1; ///< the first free place of each partition; at last, its end
   int pairs_ = -1;
-  int own_ = -1; ///< of the block: updates of each range, then its next place for one
-  int peaks_ = -1, sums_ = -1;
+  int own_ = -1; ///< of the block: updates of each range, then where its next one goes
 };
 
 } // namespace
@@ -213,7 +183,7 @@ std::optional<PartitionShape> partition_shape(const ScatterForm& form, const Tar
   PartitionShape shape;
   const std::int64_t rounds = ceil_quotient(elements, target.workers * most);
   shape.range = ceil_quotient(elements, target.workers * rounds);
-  // All updates in one turn of the blocks, or in turns of as many as registers hold.
+  // All updates in one iteration of the blocks, or as many in each as registers hold.
   shape.together =
       int(std::clamp<std::int64_t>(ceil_quotient(updates, target.workers * shape.threads), 1, 8));
   return shape;

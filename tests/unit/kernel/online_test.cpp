@@ -287,9 +287,9 @@ TEST(Online, SpreadsAreMadeBesideTheirMeans) {
               "no sum goes along with its maximum or its mean");
 }
 
-/// A load that is awaited before the next one begins leaves memory idle: what a turn reads comes
-/// before what it makes of it, and one division does for all of it.
-TEST(Online, ATurnOfASpreadBeginsWithItsLoads) {
+/// A load that is awaited before the next one begins leaves memory idle: what an iteration reads
+/// comes before what it makes of it, and one division does for all of it.
+TEST(Online, AnIterationOfASpreadBeginsWithItsLoads) {
   Target target = testing::test_gpu();
   Formula f(DType::F32, 1, 1 << 20);
   const NodeId mean =
@@ -304,15 +304,15 @@ TEST(Online, ATurnOfASpreadBeginsWithItsLoads) {
   const std::string text = print(lowered.program);
   const std::size_t begin = text.find("for i1");
   ASSERT_NE(begin, std::string::npos) << text;
-  const std::string turn = text.substr(begin, text.find("r0 =", begin) - begin);
+  const std::string loop = text.substr(begin, text.find("r0 =", begin) - begin);
   std::size_t at = 0;
   for (int load = 0; load < 4; ++load) {
-    at = turn.find(" load ", at + 1);
+    at = loop.find(" load ", at + 1);
     ASSERT_NE(at, std::string::npos) << text;
   }
-  EXPECT_LT(at, turn.find(" add ")) << text;
-  EXPECT_EQ(turn.find(" load ", at + 1), std::string::npos) << text;
-  EXPECT_EQ(turn.find(" div "), turn.rfind(" div ")) << text;
+  EXPECT_LT(at, loop.find(" add ")) << text;
+  EXPECT_EQ(loop.find(" load ", at + 1), std::string::npos) << text;
+  EXPECT_EQ(loop.find(" div "), loop.rfind(" div ")) << text;
 }
 
 TEST(Online, RowsThatDoNotStayAreReadTwiceForANorm) {
