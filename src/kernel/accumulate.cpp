@@ -6,6 +6,14 @@
 
 namespace egret::kernel {
 
+namespace {
+
+bool varies_by_lane(std::span<const Guard> mask) {
+  return std::ranges::any_of(mask, [](const Guard& g) { return depends_on_lane(g); });
+}
+
+} // namespace
+
 Arithmetic arithmetic_of(const Target& target) {
   return {target.has_fma, target.is_gpu()};
 }
@@ -72,10 +80,7 @@ State Accumulator::term(const Point& point) {
 }
 
 State Accumulator::add(const State& state, const Point& point, const Expr& place, bool check_mask) {
-  bool masked = false;
-  for (const Guard& g : point.mask)
-    masked = masked || (check_mask && (depends_on_lane(g.value) || depends_on_lane(g.lo) ||
-                                       depends_on_lane(g.hi)));
+  const bool masked = check_mask && varies_by_lane(point.mask);
   auto kept = [&](const State& next) {
     return masked ? choose(b_.test(point.mask, point.lanes), next, state) : next;
   };
@@ -170,11 +175,11 @@ State Accumulator::add_together(const State& state, std::span<const Member> memb
     if (m.own.empty()) {
       certain += one ? lanes : 1;
     } else {
-      const bool by_lane = std::ranges::any_of(m.own, [](const Guard& g) {
-        return depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
-      });
+      const bool by_lane = varies_by_lane(m.own);
       there = b_.test({m.own.begin(), m.own.end()}, by_lane ? lanes : 1);
-      const ValueId each = number(one && !by_lane ? lanes : 1, by_lane || !one ? x : state[2]);
+      const bool all = one && !by_lane; // or none, of the lanes
+      const ValueId each =
+          b_.constant(Scalar::of(dtype_, double(all ? lanes : 1)), all ? 1 : lanes);
       count = sum(count, of_lanes(or_zero(there, each)));
     }
     const ValueId away = or_zero(there, apart(x, state[1]));
@@ -307,9 +312,7 @@ State Accumulator::across_lanes(const State& state) {
 State Accumulator::keep(const std::vector<Guard>& mask, const State& next, const State& state) {
   if (mask.empty())
     return next;
-  bool by_lane = false;
-  for (const Guard& g : mask)
-    by_lane = by_lane || depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+  const bool by_lane = varies_by_lane(mask);
   return choose(b_.test(mask, by_lane ? b_.type_of(state[0]).lanes : 1), next, state);
 }
 

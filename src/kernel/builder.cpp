@@ -63,6 +63,10 @@ bool depends_on_lane(const Expr& e) {
                      [](const Expr& v) { return lanes_of(v).has_value(); });
 }
 
+bool depends_on_lane(const Guard& g) {
+  return depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+}
+
 ProgramBuilder::ProgramBuilder(std::string name) {
   program_.name = std::move(name);
   scopes_.emplace_back();

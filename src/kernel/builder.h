@@ -209,5 +209,6 @@ std::vector<Guard> unproved(std::vector<Guard> mask);
 
 /// Whether `e` mentions a lane variable.
 bool depends_on_lane(const Expr& e);
+bool depends_on_lane(const Guard& g);
 
 } // namespace egret::kernel

@@ -51,9 +51,7 @@ void append(std::vector<Guard>& mask, const std::vector<Guard>& more) {
 /// The mask of an access that is made once for all lanes: what differs from lane to lane holds for
 /// one of them at least.
 std::vector<Guard> without_lanes(std::vector<Guard> mask) {
-  std::erase_if(mask, [](const Guard& g) {
-    return depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
-  });
+  std::erase_if(mask, [](const Guard& g) { return depends_on_lane(g); });
   return mask;
 }
 
@@ -659,9 +657,8 @@ void Emitter::scatter(int output, int memory, const Point& point,
     return;
   }
   // One condition of the update for load and store, and each lane's for both.
-  const auto by_lane = std::stable_partition(mask.begin(), mask.end(), [](const Guard& g) {
-    return !depends_on_lane(g.value) && !depends_on_lane(g.lo) && !depends_on_lane(g.hi);
-  });
+  const auto by_lane = std::stable_partition(mask.begin(), mask.end(),
+                                             [](const Guard& g) { return !depends_on_lane(g); });
   const std::vector<Guard> lane_mask(by_lane, mask.end());
   mask.erase(by_lane, mask.end());
   b_.when(std::move(mask), [&] {

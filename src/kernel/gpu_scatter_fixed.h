@@ -31,12 +31,12 @@ protected:
   };
   /// Hands all updates of a block, some at a time, to what it is given.
   using Updates = std::function<void(const std::function<void(const std::vector<Placed>&)>&)>;
-  /// Adds updates to `slots` elements in a block's shared memory: their peaks first, then their
-  /// sums.
+  /// Gives a block shared memory for the peaks and sums of `slots` elements.
   void make_tables(std::int64_t slots);
+  /// Makes them of a block's updates, which are gone through twice: for peaks, then for sums.
   void fill_tables(const Updates& updates);
 
-  int peaks_ = -1, sums_ = -1; ///< of elements
+  int peaks_ = -1, sums_ = -1; ///< in shared memory or in a workspace
   /// The exponent of infinities and NaNs. Their sum has the number of positive infinities below
   /// bit kNegative and that of negative ones from there on; a NaN counts as both.
   static constexpr std::int64_t kSpecial = 255, kNegative = 31;

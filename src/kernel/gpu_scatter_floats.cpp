@@ -54,8 +54,6 @@ private:
       out.emplace_back(&u, update_of(e_, f_, u.point));
     return out;
   }
-
-  int peaks_ = -1, sums_ = -1;
 };
 
 // --- Maxima

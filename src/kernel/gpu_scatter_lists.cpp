@@ -229,16 +229,17 @@ std::optional<ListShape> list_shape(const ScatterForm& form, const Region& regio
   };
   if (!any(form.updates.back()) || any(form.columns.back()))
     return std::nullopt;
-  constexpr std::int64_t kValues = 8192;
+  const std::int64_t values =
+      std::min<std::int64_t>(8192, kValueBytes / std::int64_t(size_of(form.state)));
   ListShape shape;
   shape.threads = threads;
   const std::int64_t columns = about(form.column_count);
   shape.groups = std::clamp<std::int64_t>(columns, 1, 2 * target.workers);
-  // Of a column, what threads combine; all of them have some.
+  // As many columns as give all threads something to combine.
   const std::int64_t elements =
       std::min(std::max<std::int64_t>(about(form.bins), 1), form.update_count.value());
   shape.together = int(std::clamp<std::int64_t>(
-      kValues / form.update_count.value(), 1,
+      values / form.update_count.value(), 1,
       std::clamp<std::int64_t>((columns + shape.groups - 1) / shape.groups, 1,
                                std::max<std::int64_t>(16, 4 * threads / elements))));
   return shape;

@@ -338,7 +338,7 @@ private:
   Expr most_full_;
   bool sparse_; ///< elements are found by the first update of each, and not one after the other
   int counts_ = -1, updates_ = -1, used_ = -1, left_ = -1, ranks_ = -1, slots_ = -1, full_ = -1,
-      firsts_ = -1, begins_ = -1, parts_ = -1, peaks_ = -1, sums_ = -1;
+      firsts_ = -1, begins_ = -1, parts_ = -1;
 };
 
 } // namespace

@@ -260,7 +260,7 @@ std::optional<std::vector<Guard>> same_in_all_lanes(std::vector<Guard> guards, i
     return depends_on_lane(bound) || (is_border(bound) && bound.divisor() % lanes != 0);
   };
   for (Guard& g : guards) {
-    if (!depends_on_lane(g.value) && !depends_on_lane(g.lo) && !depends_on_lane(g.hi))
+    if (!depends_on_lane(g))
       continue;
     g.value = g.value - lane_variable(lanes);
     if (depends_on_lane(g.value) || g.value.divisor() % lanes != 0 || splits(g.lo) || splits(g.hi))

@@ -322,6 +322,10 @@ TEST(Scatters, OfAGpuGoThroughFewUpdatesOfLongLines) {
           const Schedule s = with_scatter_schedule(
               generator, {{"way", 9}, {"threads", 64}, {"groups", 3}, {"range", range}});
           EXPECT_EQ(testing::check_schedule(c, generator, s, gpu, {}, /*must_lower=*/true), "");
+          const auto program = generator.lower(c.region, s, gpu).program;
+          EXPECT_TRUE(std::ranges::none_of(program.buffers, [](const kernel::Buffer& b) {
+            return b.name == "begins"; // of all elements
+          })) << to_string(s);
         }
   }
 }
