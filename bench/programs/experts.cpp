@@ -128,9 +128,9 @@ void add_quantized(Programs& p) {
          whole({p.size(512, 16), p.size(512, 32)}, 255, DType::U8)},
         [](const Tensors& t) -> Tensors {
           const Tensor scale = abs(t[0]).max(1, true) / 127 + 1e-8;
-          const Tensor q = floor(t[0] / scale + 0.5).to(DType::I32);
+          const Tensor q = floor(t[0] / scale + 0.5).to(DType::I8);
           const Tensor w = t[1].to(DType::I32) - 127;
-          return {matmul(q, w.transpose()).to(DType::F32) * scale};
+          return {matmul(q.to(DType::I32), w.transpose()).to(DType::F32) * scale};
         });
   p.train("quantized/fake_train",
           {data({p.size(512, 6), p.size(512, 32)}),

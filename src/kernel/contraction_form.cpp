@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/emit.h"
+#include "kernel/integer_range.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
@@ -380,7 +381,14 @@ Factor factor_of(const Region& region, const ContractionForm& form, const Side& 
 }
 
 Factor paired_factor_of(const Region& region, const ContractionForm& form, const Side& side) {
-  return factor_behind(region, form, side, is_float(form.accumulator) ? widens : widens_integers);
+  if (is_float(form.accumulator))
+    return factor_behind(region, form, side, widens);
+  Factor f = factor_behind(region, form, side, widens_integers);
+  const auto range =
+      size_of(f.dtype) > 2 ? range_of(region, form.stage, f.value) : std::optional<IntegerRange>();
+  if (range && range->least >= INT16_MIN && range->largest <= INT16_MAX)
+    f.dtype = DType::I16;
+  return f;
 }
 
 FoundContraction find_contraction(const Region& region, bool vectors, bool slices) {

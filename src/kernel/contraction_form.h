@@ -86,7 +86,7 @@ struct Factor {
 Factor factor_of(const Region& region, const ContractionForm& form, const Side& side);
 
 /// What pairs are made of: the same, where integers are summed without conversions of integers that
-/// lose nothing.
+/// lose nothing, and as i16 where they are computed and known to fit (integer_range.h).
 Factor paired_factor_of(const Region& region, const ContractionForm& form, const Side& side);
 
 /// The form of a region, or the reason why it has none.

@@ -99,8 +99,12 @@ Tensor constant(DType type, double value) {
 
 namespace {
 
-// Whether a number that the user wrote is a constant of the graph.
+// Whether a number that the user wrote is a constant of the graph: rules look for these, and small
+// integers are masks, shifts, divisors and zero points, with which code for any number is slow.
 bool is_kept(DType type, double v) {
+  constexpr double kSmall = 65536;
+  if (is_integer(type) && std::abs(v) <= kSmall)
+    return true;
   return type == DType::Bool || v == 0 || v == 1 || v == -1 || v == 2 || v == 0.5 ||
          std::abs(v) == std::numeric_limits<double>::infinity();
 }

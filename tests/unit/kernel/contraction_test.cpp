@@ -452,11 +452,17 @@ TEST(ContractionPairs, AreRightInEveryLayoutAndSize) {
 }
 
 /// A product of narrow integers, summed in i32.
-kernel::Region integer_region(const Einsum& e, DType left, DType right) {
+kernel::Region integer_region(const Einsum& e, DType left, DType right, double zero = 0) {
   return region_of([&](Graph& g) {
-    const NodeId a = g.cast(input(g, "a", e.left, e, left), DType::I32),
-                 b = g.cast(input(g, "b", e.right, e, right), DType::I32);
-    return std::vector{testing::einsum(g, a, b, e)};
+    const auto factor = [&](const char* name, const std::string& letters, DType type) {
+      const NodeId v = g.cast(input(g, name, letters, e, type), DType::I32);
+      if (zero == 0)
+        return v;
+      const NodeId point = g.reshape(g.constant(DType::I32, -zero), Shape(letters.size(), Expr(1)));
+      return g.binary(Op::Add, v, g.expand(point, e.shape_of(letters)));
+    };
+    return std::vector{
+        testing::einsum(g, factor("a", e.left, left), factor("b", e.right, right), e)};
   });
 }
 
@@ -471,6 +477,10 @@ TEST(IntegerPairs, AreExactInEveryLayoutAndType) {
                     "kc=16 mr=3 nr=16 pack_left=0 pack_right=0", "i16_pairs");
   check_pairs(integer_region(sizes("bkm", "bkn", "bmn", 9, 12, 8, 2), DType::I8, DType::U8),
               "mr=2 nr=8 @vector_bytes=16", "i16_pairs");
+  // Less a zero point, with a depth that ends within a pair, and packed or not.
+  for (const char* packed : {"pack_left=0 pack_right=0", "pack_left=1 pack_right=1"})
+    check_pairs(integer_region(sizes("mk", "nk", "mn", 19, 37, 35), DType::U8, DType::I8, 128),
+                fmt::format("kc=16 mr=3 nr=16 {}", packed), "i16_pairs");
 }
 
 TEST(IntegerPairs, AreTheFirstChoiceForWhatTheyMultiply) {
