@@ -205,6 +205,19 @@ TEST(PlacedProducts, OfACpuAreOneSumWithoutPhasesAndWhereFewProductsAreZeros) {
             2);
 }
 
+/// Padded windows are over as many places as the data has elements, also where the gradient that
+/// they read is made of another convolution's products, more than it reads.
+TEST(PlacedProducts, OfAConvolutionsOwnResultAreOneSum) {
+  egret::Graph cx;
+  const Tensor w = cx.tensor({12, 4, 3, 3}, DType::F32, "w");
+  Tensor x = cx.tensor({2, 4, 6, 7}, DType::F32, "x");
+  x.set_requires_grad();
+  const Tensor y = conv2d(x, w, {}, {.padding = PerAxis(1)});
+  grad((y * y).sum(), x).retrieve();
+  const Graph before = passes::normalize()(ir::parse_graph(cx.text()));
+  EXPECT_EQ(count(placed(before, "a CPU", {}), Op::ReduceSum), count(before, Op::ReduceSum) - 1);
+}
+
 /// sum over w of p[h - w + shift, w] for p = a b, with rows outside of [begin, end) of p left out.
 Graph diagonals(std::int64_t begin, std::int64_t end, double fill, bool read_twice) {
   Graph g;

@@ -40,7 +40,9 @@ NodeId number(Graph& g, DType type, double value) {
   return g.expand(g.reshape(g.constant(type, value), {Expr(1)}), {Expr(8)});
 }
 
-NodeId wide(Graph& g, NodeId a) { return g.cast(a, DType::I32); }
+NodeId wide(Graph& g, NodeId a) {
+  return g.cast(a, DType::I32);
+}
 
 TEST(IntegerRanges, FollowFromDtypesConstantsAndBounds) {
   EXPECT_EQ(range([](Graph& g, NodeId a, NodeId, NodeId, NodeId) { return wide(g, a); }),
