@@ -163,7 +163,7 @@ void Matcher::build_indexes(const std::vector<std::uint32_t>& probes) {
     return;
   }
   std::atomic<std::size_t> next{0};
-  pool->run(pool->size(), [&](int, int) {
+  pool->run_apart(pool->size(), [&](int, int) {
     for (std::size_t i = next++; i < jobs.size(); i = next++)
       jobs[i].table->extend(*jobs[i].index);
   });
@@ -281,7 +281,7 @@ bool Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>&
     }
   };
   std::atomic<std::size_t> next{0};
-  pool->run(pool->size(), [&](int worker, int) {
+  pool->run_apart(pool->size(), [&](int worker, int) {
     for (std::size_t i = next++; i < pieces.size(); i = next++) {
       if (pieces[i].shared)
         take(static_cast<std::size_t>(worker), i);

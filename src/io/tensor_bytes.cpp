@@ -38,7 +38,7 @@ void read_in_parallel(
     return;
   }
   std::atomic<std::size_t> next = 0;
-  ThreadPool(static_cast<int>(threads)).run(static_cast<int>(threads), [&](int, int) {
+  ThreadPool(static_cast<int>(threads)).run_apart(static_cast<int>(threads), [&](int, int) {
     for (std::size_t at = 0; (at = next.fetch_add(kPiece)) < out.size();)
       read(offset + at, out.subspan(at, std::min(kPiece, out.size() - at)));
   });

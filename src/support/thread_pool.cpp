@@ -16,6 +16,17 @@ namespace {
 // it as load.
 constexpr auto kSpinTime = std::chrono::microseconds(60);
 
+// A thread that begins so much later than it was called was not let onto a core: one that sleeps is
+// woken within a tenth. How long fewer threads meet then, at first and at most, as it doubles
+// whenever the next try finds a late thread.
+constexpr std::int64_t kLate = 500'000, kFirstPatience = 10'000'000, kMostPatience = 160'000'000;
+
+std::int64_t steady_now() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -105,14 +116,20 @@ void Barrier::wait() noexcept {
 }
 
 // A thread and the mailbox by which it learns of work: `ticket` grows by one for each run that it
-// takes part in.
+// takes part in, and `claimed` becomes the ticket when its call is begun, by itself or by the
+// caller.
 struct alignas(64) ThreadPool::Worker {
   std::atomic<std::uint32_t> ticket{0};
+  std::atomic<std::uint32_t> claimed{0};
   std::atomic<bool> sleeps{false};
   std::atomic<bool> quit{false};
   const std::uint32_t forks = egret::forks(); ///< of the process that has the thread
   std::thread thread;
 
+  bool claim(std::uint32_t of) noexcept {
+    std::uint32_t before = of - 1;
+    return claimed.compare_exchange_strong(before, of, std::memory_order_acq_rel);
+  }
   void wake() noexcept {
     ticket.fetch_add(1, std::memory_order_seq_cst);
     if (sleeps.load(std::memory_order_seq_cst))
@@ -120,7 +137,7 @@ struct alignas(64) ThreadPool::Worker {
   }
 };
 
-ThreadPool::ThreadPool(int size) : size_(size) {
+ThreadPool::ThreadPool(int size) : size_(size), prompt_(size) {
   ensure(size >= 1, "a thread pool of {} workers", size);
 }
 
@@ -167,14 +184,44 @@ void ThreadPool::work(Worker& worker, int number) noexcept {
         worker.ticket.wait(seen, std::memory_order_seq_cst);
       worker.sleeps.store(false, std::memory_order_relaxed);
     }
-    ++seen;
+    seen = worker.ticket.load(std::memory_order_acquire);
     if (worker.quit.load(std::memory_order_relaxed))
       return;
+    const std::int64_t now = steady_now();
+    if (now - called_.load(std::memory_order_relaxed) > kLate)
+      note_late(now);
+    if (!worker.claim(seen))
+      continue;
     call(*function_, number, active_);
     if (remaining_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
         caller_sleeps_.load(std::memory_order_seq_cst))
       remaining_.notify_one();
   }
+}
+
+// Half of those that met last time do until some time has passed.
+void ThreadPool::note_late(std::int64_t now) noexcept {
+  const std::int64_t until = late_until_.load(std::memory_order_relaxed);
+  if (until != 0 && now < until)
+    return; // known
+  const std::int64_t last = patience_.load(std::memory_order_relaxed);
+  const bool again = last != 0 && now - until < last;
+  const std::int64_t patience = again ? std::min(2 * last, kMostPatience) : kFirstPatience;
+  patience_.store(patience, std::memory_order_relaxed);
+  prompt_.store(std::max(1, size_ / 2), std::memory_order_relaxed);
+  late_until_.store(now + patience, std::memory_order_relaxed);
+}
+
+int ThreadPool::prompt(int workers) noexcept {
+  const std::int64_t until = late_until_.load(std::memory_order_relaxed);
+  if (until == 0)
+    return workers;
+  const std::int64_t now = steady_now();
+  if (now < until)
+    return std::min(workers, prompt_.load(std::memory_order_relaxed));
+  if (now - until > patience_.load(std::memory_order_relaxed))
+    late_until_.store(0, std::memory_order_relaxed);
+  return workers;
 }
 
 void ThreadPool::call(const WorkerFunction& f, int worker, int workers) noexcept {
@@ -187,7 +234,7 @@ void ThreadPool::call(const WorkerFunction& f, int worker, int workers) noexcept
   }
 }
 
-void ThreadPool::run(int workers, WorkerFunction f) {
+void ThreadPool::run(int workers, WorkerFunction f, bool together) {
   if (inside()) {
     f(0, 1);
     return;
@@ -203,9 +250,17 @@ void ThreadPool::run(int workers, WorkerFunction f) {
   function_ = &f;
   active_ = workers;
   remaining_.store(workers - 1, std::memory_order_relaxed);
+  called_.store(steady_now(), std::memory_order_relaxed);
   for (int i = 1; i < workers; ++i)
     workers_[static_cast<std::size_t>(i - 1)]->wake();
   call(f, 0, workers);
+  for (int i = 1; i < workers && !together; ++i) {
+    Worker& worker = *workers_[static_cast<std::size_t>(i - 1)];
+    if (worker.claim(worker.ticket.load(std::memory_order_relaxed))) {
+      call(f, i, workers);
+      remaining_.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
   if (!spin(workers, [&] { return remaining_.load(std::memory_order_acquire) == 0; })) {
     caller_sleeps_.store(true, std::memory_order_seq_cst);
     for (int left; (left = remaining_.load(std::memory_order_seq_cst)) != 0;)

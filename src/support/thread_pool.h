@@ -53,6 +53,11 @@ private:
 /// run that needs them, spin for a bounded time after a run and sleep then, so that an idle process
 /// costs nothing.
 ///
+/// Where other processes have the cores, a thread that is called begins when the system's scheduler
+/// lets it, milliseconds later. Calls that do not wait for each other are done by the caller if
+/// their thread has not begun when the caller has ended its own. Calls that meet at a barrier are
+/// fewer for a while after a thread was late.
+///
 /// run() may be called from several threads: runs happen one after another, those of one thread in
 /// its order. A run() from inside a run of the same pool happens at once, on the calling thread
 /// alone, as worker 0 of 1.
@@ -67,15 +72,22 @@ public:
   /// Calls f(worker, workers) once for each worker below min(workers, size()), all at the same
   /// time, so that they may meet at a Barrier, and returns when all have returned. The first
   /// exception that a worker threw is thrown on, after all have ended.
-  void run(int workers, WorkerFunction f);
+  void run(int workers, WorkerFunction f) { run(workers, f, true); }
+  /// The same where no call waits for another: a thread may make several, one after the other.
+  void run_apart(int workers, WorkerFunction f) { run(workers, f, false); }
+  /// Of `workers` that would meet at a barrier those that are likely to begin at once: all, or
+  /// fewer, down to one, while threads have been late.
+  int prompt(int workers) noexcept;
   /// True on a thread that is inside a run of this pool.
   bool inside() const noexcept;
 
 private:
   struct Worker;
+  void run(int workers, WorkerFunction f, bool together);
   void work(Worker& worker, int number) noexcept;
   void call(const WorkerFunction& f, int worker, int workers) noexcept;
   void start(int workers);
+  void note_late(std::int64_t now) noexcept;
 
   const int size_;
   std::mutex turn_;                              ///< held by the thread whose run is going on
@@ -84,6 +96,11 @@ private:
   int active_ = 0;
   alignas(64) std::atomic<int> remaining_{0};
   std::atomic<bool> caller_sleeps_{false};
+  /// Of the last run: when its threads were called, in nanoseconds of a steady clock.
+  std::atomic<std::int64_t> called_{0};
+  std::atomic<int> prompt_;                 ///< workers that meet until ...
+  std::atomic<std::int64_t> late_until_{0}; ///< 0: all do
+  std::atomic<std::int64_t> patience_{0};   ///< how long the last time was, 0 long after it
   std::mutex error_mutex_;
   std::exception_ptr error_;
 };

@@ -79,7 +79,7 @@ void HostWorkers::copy(void* to, const void* from, std::size_t bytes, int worker
   if (useful > 1) {
     const Turn turn(*this);
     if (Team* team = turn.team()) {
-      team->pool.run(useful, [&](int worker, int all) {
+      team->pool.run_apart(useful, [&](int worker, int all) {
         const Inside inside(*this);
         const std::size_t size = round_up(bytes / static_cast<std::size_t>(all) + 1, kCopyAligned);
         const std::size_t begin = std::min(bytes, size * static_cast<std::size_t>(worker));

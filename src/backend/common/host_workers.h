@@ -48,12 +48,18 @@ public:
     if (const int useful = useful_workers(launch, block, workers); useful > 1) {
       const Turn turn(*this);
       if (Team* team = turn.team()) {
-        const int count = std::min(useful, team->pool.size());
+        int count = std::min(useful, team->pool.size());
+        if (launch.uses_barrier)
+          count = team->pool.prompt(count);
         const kernel::ArgBlock full = team->filled(launch, block, count, bytes);
-        team->pool.run(count, [&](int worker, int all) {
+        const auto call = [&](int worker, int all) {
           const Inside inside(*this);
           run(full, worker, all);
-        });
+        };
+        if (launch.uses_barrier)
+          team->pool.run(count, call);
+        else
+          team->pool.run_apart(count, call);
         return;
       }
     }

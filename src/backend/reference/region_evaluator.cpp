@@ -318,7 +318,7 @@ std::vector<Estimate> RegionEvaluator::reduced(std::size_t number, const Dims& p
       const std::int64_t points = std::min(kPiece, count - first);
       terms_.resize(static_cast<std::size_t>(points) * yields);
       // A thread always has the same points, and with them what it remembers of earlier stages.
-      pool_->run(threads_, [&](int worker, int workers) {
+      pool_->run_apart(threads_, [&](int worker, int workers) {
         const std::int64_t begin = points * worker / workers, end = points * (worker + 1) / workers;
         Estimate* to = terms_.data() + static_cast<std::size_t>(begin) * yields;
         helpers_[static_cast<std::size_t>(worker)]->terms(number, point, first + begin, first + end,

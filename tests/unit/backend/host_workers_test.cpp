@@ -16,10 +16,11 @@ namespace {
 
 constexpr std::int64_t kMemory = 256; // of each worker
 
-kernel::KernelProgram program_for(int workers) {
+/// `meets`: workers meet at a barrier, which are fewer while threads are late on a busy machine.
+kernel::KernelProgram program_for(int workers, bool meets = false) {
   kernel::KernelProgram program;
   program.launch.workers = Expr(workers);
-  program.uses_barrier = workers > 1;
+  program.uses_barrier = meets;
   kernel::Buffer memory;
   memory.space = kernel::Space::Worker;
   memory.dtype = DType::U8;
@@ -115,6 +116,30 @@ TEST(HostWorkers, OverlappingLaunchesShareTheWorkers) {
     for (int i = 0; i < 2000 && last != workers; ++i)
       last = workers_of_one(all, program_for(workers));
     EXPECT_EQ(last, workers) << "put together again";
+  }
+}
+
+TEST(HostWorkers, WorkersMeetAtTheBarrierOfALaunch) {
+  HostWorkers all(3);
+  const kernel::KernelProgram program = program_for(3, true);
+  const HostLaunch launch(program);
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> before{0};
+    std::atomic<bool> met{true};
+    int count = 0;
+    all.launch(launch, kernel::ArgBlock{}, 0,
+               [&](const kernel::ArgBlock& block, int worker, int workers) {
+                 ++before;
+                 if (block.barrier)
+                   static_cast<Barrier*>(block.barrier)->wait();
+                 if (before.load() != workers || (workers > 1) != (block.barrier != nullptr))
+                   met = false;
+                 if (worker == 0)
+                   count = workers;
+               });
+    EXPECT_TRUE(met);
+    EXPECT_GE(count, 1);
+    EXPECT_LE(count, 3);
   }
 }
 

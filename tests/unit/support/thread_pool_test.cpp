@@ -33,6 +33,55 @@ TEST(ThreadPool, RunsEachWorkerOnce) {
   }
 }
 
+// Calls of a run that need not go on together are made once each, by whichever thread is there.
+TEST(ThreadPool, RunsApartCallEachWorkerOnce) {
+  ThreadPool pool(9); // more than there are cores, on most machines
+  for (int round = 0; round < 2000; ++round) {
+    const int workers = 1 + round % 9;
+    std::vector<std::atomic<int>> calls(9);
+    std::int64_t plain[9] = {};
+    const auto call = [&](int worker, int all) {
+      EXPECT_EQ(all, workers);
+      ++calls[static_cast<std::size_t>(worker)];
+      plain[worker] = round;
+    };
+    if (round % 3 == 0)
+      pool.run(workers, call);
+    else
+      pool.run_apart(workers, call);
+    for (int i = 0; i < 9; ++i) {
+      ASSERT_EQ(calls[static_cast<std::size_t>(i)], i < workers ? 1 : 0) << round;
+      ASSERT_EQ(plain[i], i < workers ? round : 0);
+    }
+  }
+}
+
+TEST(ThreadPool, RunsApartThrowWhatAnyCallThrew) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 100; ++round)
+    EXPECT_THROW(pool.run_apart(4,
+                                [&](int worker, int) {
+                                  if (worker == round % 4)
+                                    throw std::runtime_error("a call");
+                                }),
+                 std::runtime_error);
+  std::atomic<int> calls{0};
+  pool.run_apart(4, [&](int, int) { ++calls; });
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(ThreadPool, PromptWorkersAreAtLeastOneAndAtMostAll) {
+  ThreadPool pool(6);
+  for (int round = 0; round < 200; ++round) {
+    pool.run(6, [](int, int) {});
+    for (int workers : {1, 2, 6}) {
+      const int prompt = pool.prompt(workers);
+      EXPECT_GE(prompt, 1);
+      EXPECT_LE(prompt, workers);
+    }
+  }
+}
+
 TEST(ThreadPool, CallingThreadIsWorkerZero) {
   ThreadPool pool(3);
   std::thread::id zero;
