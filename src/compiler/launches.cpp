@@ -45,20 +45,10 @@ bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old,
   if (offset_of(built, static_cast<std::size_t>(operand)) != 0) // it reads other elements
     return false;
   if (region.outputs[output].alias == operand)
-    return kernel::may_alias(region, output, operand);
+    return kernel::may_alias(region, output, operand, true);
   if (region.outputs[output].combine != kernel::Combine::Store)
     return false;
-  // Of what was not declared, a generator may compute a stage anew inside a later one, so what a
-  // later stage depends on must not be overwritten.
-  std::vector<bool> depends(region.stages.size(), false);
-  for (std::size_t s = 0; s < region.stages.size(); ++s) {
-    for (const kernel::Load& load : region.stages[s].loads)
-      depends[s] = depends[s] || (load.source == kernel::Source::Operand ? load.number == operand
-                                                                         : depends[load.number]);
-    if (depends[s] && static_cast<int>(s) > region.outputs[output].stage)
-      return false;
-  }
-  // Nor may it read the one term of a sum where that lies, when the row has been stored.
+  // It may not read the one term of a sum where that lies, when the row has been stored.
   return kernel::may_alias(region, output, operand) && !at_labels().contains(operand);
 }
 
@@ -256,7 +246,7 @@ void declare_overwritten_inputs(const ir::Graph& graph, std::vector<BuiltRegion>
     for (BuiltRegion& built : regions) {
       const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
       if (operand >= 0 && output >= 0 && built.region.outputs[output].alias < 0 &&
-          kernel::may_alias(built.region, output, operand))
+          kernel::may_alias(built.region, output, operand, true))
         built.region.outputs[output].alias = operand;
     }
   }

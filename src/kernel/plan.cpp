@@ -94,7 +94,8 @@ bool takes_over(const Plan& plan, int from, int to) {
   for (std::size_t o = 0; o < region.outputs.size(); ++o)
     if (output_slots[o] == to)
       for (std::size_t i = 0; i < operand_slots.size(); ++i)
-        if (operand_slots[i] == from && offsets[i] == 0 && may_alias(region, int(o), int(i)))
+        if (operand_slots[i] == from && offsets[i] == 0 &&
+            may_alias(region, int(o), int(i), region.outputs[o].alias == int(i)))
           return true;
   return false;
 }

@@ -160,7 +160,87 @@ Form classify(const Region& region) {
   return along_columns > along_rows ? Form::Column : Form::Row;
 }
 
-bool may_alias(const Region& region, int output, int operand) {
+namespace {
+
+/// When a kernel reads and writes: stage by stage, where a value of a map may be computed anew for
+/// each stage that needs it, and is stored when it is there first.
+class Order {
+public:
+  explicit Order(const Region& region) : r_(region) {}
+
+  /// Whether all loads of stage `from` at a point come before the store of `output` at that point.
+  bool loads_before_store(int from, int output) const {
+    const int stored = r_.outputs[output].stage;
+    for (int stage = stored + 1; stage < int(r_.stages.size()); ++stage)
+      if (stage == from || depends(stage, from))
+        return false;
+    if (r_.outputs.size() == 1)
+      return true; // it is made of all that is loaded
+    if (r_.stages[from].kind != StageKind::Map)
+      return from == stored || depends(stored, from);
+    bool others = false;
+    for (const int stage : reached_by_maps(from)) {
+      if (r_.stages[stage].kind != StageKind::Map) {
+        if (stage != stored && !depends(stored, stage))
+          return false;
+        continue;
+      }
+      for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+        if (r_.outputs[o].stage == stage && stage != stored) {
+          if (result_axes(r_.stages[stage]) != result_axes(r_.stages[stored]))
+            return false;
+          others = true;
+        }
+    }
+    return !others || is_last(stored);
+  }
+
+private:
+  bool reads(int stage, int of) const {
+    const auto& loads = r_.stages[stage].loads;
+    return std::any_of(loads.begin(), loads.end(), [&](const Load& load) {
+      return load.source == Source::Stage && load.number == of;
+    });
+  }
+
+  bool depends(int stage, int on) const {
+    if (reads(stage, on))
+      return true;
+    for (const Load& load : r_.stages[stage].loads)
+      if (load.source == Source::Stage && load.number > on && depends(load.number, on))
+        return true;
+    return false;
+  }
+
+  /// The stage itself and those behind it, up to the first that are no maps.
+  std::vector<int> reached_by_maps(int from) const {
+    std::vector<int> found{from};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (r_.stages[found[i]].kind != StageKind::Map)
+        continue;
+      for (int s = found[i] + 1; s < int(r_.stages.size()); ++s)
+        if (reads(s, found[i]) && std::find(found.begin(), found.end(), s) == found.end())
+          found.push_back(s);
+    }
+    return found;
+  }
+
+  /// Whether it and all that is made of it is computed point by point at the end of a line, with
+  /// the loads of a point before its stores.
+  bool is_last(int stored) const {
+    for (const int stage : reached_by_maps(stored))
+      if (stage != stored && (r_.stages[stage].kind != StageKind::Map ||
+                              r_.stages[stage].axes != result_axes(r_.stages[stored])))
+        return false;
+    return true;
+  }
+
+  const Region& r_;
+};
+
+} // namespace
+
+bool may_alias(const Region& region, int output, int operand, bool declared) {
   const Output& out = region.outputs[output];
   const Operand& in = region.operands[operand];
   if (in.role != Role::Tensor || in.dtype != out.dtype)
@@ -180,6 +260,7 @@ bool may_alias(const Region& region, int output, int operand) {
     return false;
   std::vector<int> written_axes = result_axes(producer);
   IndexMap written = compose(out.map, out.layout);
+  const Order order(region);
   for (std::size_t s = 0; s < region.stages.size(); ++s) {
     const Stage& stage = region.stages[s];
     for (const Load& load : stage.loads) {
@@ -193,7 +274,7 @@ bool may_alias(const Region& region, int output, int operand) {
       if (written_axes.empty() && !are_of_one_part(region, std::size_t(out.stage), s))
         return false;
       IndexMap read = compose(load.map, in.layout);
-      if (read.coords != written.coords)
+      if (read.coords != written.coords || (!declared && !order.loads_before_store(int(s), output)))
         return false;
     }
   }

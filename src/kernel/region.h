@@ -151,8 +151,10 @@ std::string print(const Region& region);
 void verify(const Region& region);
 /// Whether programs of the region stay right when the memory of output `output` is that of operand
 /// `operand`: same dtype and layout, and every load of the operand is of the very element that the
-/// same point writes.
-bool may_alias(const Region& region, int output, int operand);
+/// same point writes, and comes before it. Of several outputs each may be stored as soon as it is
+/// there (a row's sum before what else is made of it reads its operands), but for those whose
+/// Output::alias is, or will be, the operand (`declared`): programs store these last.
+bool may_alias(const Region& region, int output, int operand, bool declared = false);
 /// Elements read and written once each, and arithmetic: for reports, cost models and ceilings.
 struct Cost {
   Expr bytes_read, bytes_written, flops;

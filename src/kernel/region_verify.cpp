@@ -178,7 +178,8 @@ void check_output(const Region& region, std::size_t o) {
            "{}: indirect coordinate {} is no integer component", where, c);
   ensure(out.alias >= -1 && out.alias < int(region.operands.size()), "{}: no operand {}", where,
          out.alias);
-  ensure(out.alias < 0 || out.combine != Combine::Store || may_alias(region, int(o), out.alias),
+  ensure(out.alias < 0 || out.combine != Combine::Store ||
+             may_alias(region, int(o), out.alias, true),
          "{}: may not share the memory of operand {}", where, out.alias);
 }
 

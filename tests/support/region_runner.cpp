@@ -95,11 +95,12 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
   return cases_of(g.graph(), inputs, compiler::partition_for(g, {}, target, choices).regions);
 }
 
-void take_over_operands(kernel::Region& region) {
+void take_over_operands(kernel::Region& region, bool declared) {
   std::vector<bool> taken(region.operands.size(), false);
   for (std::size_t o = 0; o < region.outputs.size(); ++o)
     for (std::size_t i = 0; i < region.operands.size(); ++i)
-      if (region.outputs[o].alias < 0 && !taken[i] && kernel::may_alias(region, int(o), int(i)) &&
+      if (region.outputs[o].alias < 0 && !taken[i] &&
+          kernel::may_alias(region, int(o), int(i), declared) &&
           region.outputs[o].shape == region.operands[i].shape) {
         region.outputs[o].alias = int(i);
         taken[i] = true;
@@ -204,7 +205,11 @@ std::string check_schedule(const RegionCase& c, const kernel::Generator& generat
     return "schedule does not read back: " + text;
   kernel::Lowered lowered;
   try {
-    lowered = generator.lower(c.region, schedule, target);
+    kernel::Region told = c.region;
+    for (kernel::Output& output : told.outputs)
+      if (options.undeclared && output.combine == kernel::Combine::Store)
+        output.alias = -1;
+    lowered = generator.lower(told, schedule, target);
     if (!lowered.ok)
       return must_lower ? lowered.reason + "\n" + where() : "";
     kernel::verify(lowered.program);

@@ -37,12 +37,14 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph,
                                      const compiler::PartitionChoices& choices = {});
 
 /// Declares that outputs take the memory of operands, each of another, wherever that is allowed.
-void take_over_operands(kernel::Region& region);
+/// `declared`: to programs too, which may store such outputs last; else as memory is planned.
+void take_over_operands(kernel::Region& region, bool declared = true);
 
 struct RunOptions {
   backend::Device* device = nullptr; ///< null: the interpreter
   int workers = 2;
-  bool in_place = false; ///< outputs with an alias lie in the memory of that operand
+  bool in_place = false;   ///< outputs with an alias lie in the memory of that operand
+  bool undeclared = false; ///< check_schedule: which the program was not told
 };
 
 /// Runs a program of the case's region and gives what it left in the outputs. Throws what the

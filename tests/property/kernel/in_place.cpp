@@ -1,6 +1,7 @@
 // Updates of a parameter and its two moments behind gradients of each form: every schedule stays
 // right when the new values stand in the memory of the old ones, which later stages read too.
 #include "support/cpu_levels.h"
+#include "support/random_graph.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
 #include "support/update_graphs.h"
@@ -106,6 +107,66 @@ TEST_P(UpdatesInPlace, ByTheGpusGenerators) {
   EXPECT_EQ(
       testing::check_generators(in_place(), testing::test_gpu(), {.workers = 3, .in_place = true}),
       "");
+}
+
+/// Rows and numbers of a row that are made of each other at random, several of which are results.
+Graph random_rows(testing::Rng& random) {
+  Graph g;
+  const Shape wide{12, 40}, thin{12, 1};
+  std::vector<NodeId> rows, numbers;
+  for (const char* name : {"x", "y"})
+    rows.push_back(g.input(name, DType::F32, wide));
+  for (const char* name : {"u", "v", "w"})
+    numbers.push_back(g.input(name, DType::F32, thin));
+  const std::size_t inputs = rows.size() + numbers.size();
+  for (int i = 0; i < 9; ++i) {
+    const NodeId row = random.pick(rows), other = random.pick(rows);
+    const NodeId a = random.pick(numbers), b = random.pick(numbers);
+    switch (random.below(5)) {
+    case 0:
+      numbers.push_back(
+          g.reshape(g.reduce(random.chance(0.5) ? Op::ReduceSum : Op::ReduceMax, row, {1}), thin));
+      break;
+    case 1:
+      numbers.push_back(g.binary(random.chance(0.5) ? Op::Add : Op::Mul, a, b));
+      break;
+    case 2:
+      rows.push_back(g.binary(random.chance(0.5) ? Op::Add : Op::Max, row, other));
+      break;
+    default:
+      rows.push_back(g.binary(random.chance(0.5) ? Op::Add : Op::Mul, row, g.expand(a, wide)));
+    }
+  }
+  for (const auto* of : {&rows, &numbers})
+    for (const NodeId id : *of)
+      if (id >= inputs && random.chance(0.4))
+        g.outputs.push_back(id);
+  return g;
+}
+
+// Memory that ends with a kernel is given to one of its results without a word to the kernel.
+TEST(ResultsOverOperands, AreStoredBehindAllLoads) {
+  int shared = 0;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    testing::Rng random(seed);
+    const Graph g = random_rows(random);
+    if (g.outputs.size() < 2)
+      continue;
+    for (testing::RegionCase& c : testing::region_cases(g, testing::inputs_of(g, seed, false))) {
+      testing::take_over_operands(c.region, false);
+      const auto& outputs = c.region.outputs;
+      if (outputs.size() < 2 ||
+          std::all_of(outputs.begin(), outputs.end(), [](const auto& o) { return o.alias < 0; }))
+        continue;
+      ++shared;
+      const testing::RunOptions options{.workers = 2, .in_place = true, .undeclared = true};
+      EXPECT_EQ(testing::check_generators(c, testing::test_targets()[0], options, 2), "") << seed;
+      if (seed % 3 == 0) {
+        EXPECT_EQ(testing::check_generators(c, testing::test_gpu(), options, 2), "") << seed;
+      }
+    }
+  }
+  EXPECT_GE(shared, 15);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, UpdatesInPlace, ::testing::ValuesIn(kForms),

@@ -22,7 +22,7 @@ bool share_memory(kernel::Region& region) {
     for (std::size_t i = 0; i < region.operands.size(); ++i) {
       kernel::Output& output = region.outputs[o];
       if (output.combine == kernel::Combine::Store && output.alias < 0 && !taken[i] &&
-          output.shape == region.operands[i].shape && may_alias(region, int(o), int(i))) {
+          output.shape == region.operands[i].shape && may_alias(region, int(o), int(i), true)) {
         output.alias = int(i);
         any = taken[i] = true;
       }

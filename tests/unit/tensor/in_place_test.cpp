@@ -199,5 +199,32 @@ TEST(InPlaceLazy, ThreadsUpdateTheirOwnBesideASharedValue) {
   EXPECT_EQ(shared[8].item(), 4);
 }
 
+/// A row's sum, what is made of it and its gradient are results of one kernel, among whose operands
+/// some end there; 15 x 16 is a size at which a result would lie in the memory of one.
+TEST(InPlaceLazy, ResultsDoNotLieOverWhatTheKernelStillReads) {
+  const auto values = [](const Shape& shape, std::int64_t n, double phase) {
+    return sin(arange(n).to(DType::F32) * 1.37 + phase).reshape(shape).eval();
+  };
+  Tensor x = values({15, 16}, 240, 1);
+  const Tensor w = values({16, 16}, 256, 2), y = values({15, 16}, 240, 3),
+               z = values({15, 7}, 105, 4);
+  x.set_requires_grad();
+  const auto step = [](const std::vector<Tensor>& t) -> std::vector<Tensor> {
+    const Tensor e = t[3].sum(1);
+    const Tensor next = logsumexp(t[0].unsqueeze(2) + t[1], 1) + t[2];
+    const Tensor a = where((t[3].select(1, 0) > 0).unsqueeze(1), next, t[0]);
+    const Tensor nll = logsumexp(a, 1) - e, loss = nll.mean();
+    return {loss, grad(loss, t[0]), nll};
+  };
+  const std::vector<Tensor> in{x, w, y, z};
+  auto apart = compile(step, {.fuse = false, .effort = Effort::None});
+  auto fused = compile(step);
+  const std::vector<Tensor> expected = apart(in), compiled = fused(in), lazy = step(in);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_LT(abs(compiled[i] - expected[i]).max().item(), 1e-4) << i;
+    EXPECT_LT(abs(lazy[i] - expected[i]).max().item(), 1e-4) << i;
+  }
+}
+
 } // namespace
 } // namespace egret
