@@ -28,7 +28,9 @@ const char* name_of(BisectReport::Culprit culprit) noexcept;
 
 /// Compiles the graph with these options, runs it on `inputs` (by slot) and compares what the rules
 /// made of the graph, what each kernel stores and what is given back with the reference, each
-/// element within its tolerance. A kernel that crashes or does not end takes the process with it.
+/// element within its tolerance. Where tolerances have grown so wide that they judge little, as
+/// those of long recurrences do, elements are also compared with what the kernel is to make of its
+/// operands as they are. A kernel that crashes or does not end takes the process with it.
 BisectReport bisect(const ir::Graph& graph, std::span<const backend::reference::HostArray> inputs,
                     const Options& options, backend::Device& device, KernelCache& cache);
 

@@ -61,6 +61,24 @@ bool accepts(DType type, const Estimate& expected, Number actual, const CompareO
   return std::fabs(want - got) <= tolerance;
 }
 
+bool judges_little(const Expected& expected) {
+  const std::int64_t size = expected.value.size();
+  const DType type = expected.value.dtype;
+  if (!is_float(type) || expected.error.empty())
+    return false;
+  double squares = 0;
+  std::int64_t finite = 0, wide = 0;
+  for (std::int64_t i = 0; i < size; ++i)
+    if (const double value = as_double(type, expected.value.at(i)); std::isfinite(value)) {
+      squares += value * value;
+      ++finite;
+    }
+  const double most = 0.01 * std::sqrt(squares / double(std::max<std::int64_t>(1, finite)));
+  for (const double error : expected.error)
+    wide += error > most ? 1 : 0;
+  return wide * 8 > size;
+}
+
 Comparison compare(const HostArray& actual, const Expected& expected, const std::string& name,
                    const CompareOptions& options) {
   Comparison report;

@@ -39,6 +39,9 @@ struct Comparison {
 /// else, infinities alike, integers and bools equal, floats within the tolerance.
 bool accepts(DType type, const Estimate& expected, Number actual,
              const CompareOptions& options = {});
+/// Whether tolerances are so wide that they judge little: of more than an eighth of the elements
+/// above a hundredth of the values' root mean square. Errors of long recurrences grow so.
+bool judges_little(const Expected& expected);
 /// Text of a value: "0.1", "nan", "true".
 std::string text_of(DType type, Number value);
 /// Compares every element. A difference of dtype or shape is a failure too. `name` says what was

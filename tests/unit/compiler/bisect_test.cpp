@@ -115,6 +115,32 @@ TEST(Bisect, NamesAPlantedKernelAndItsSchedule) {
   }
 }
 
+// The sine of large numbers: its tolerance is as large as itself, so that anything is within it.
+TEST(Bisect, NamesAPlantedKernelWhereTolerancesSayLittle) {
+  ir::Graph g;
+  const Shape shape{Expr(12), Expr(40)};
+  const ir::NodeId x = g.input("x", DType::F32, shape);
+  const auto sine = [&](double scale) {
+    const ir::NodeId by = g.reshape(g.constant(DType::F32, scale), {Expr(1), Expr(1)});
+    return g.unary(Op::Sin, g.binary(Op::Mul, x, g.expand(by, shape)));
+  };
+  g.outputs = {g.binary(Op::Add, sine(1e9), sine(3e9))};
+  Options options;
+  options.effort = Effort::None;
+  options.fuse = false;
+  const BisectReport right = bisect_of(g, options);
+  EXPECT_EQ(right.culprit, Culprit::None) << right.text();
+  EXPECT_NE(right.text().find("wide tolerances"), std::string::npos) << right.text();
+  // The larger of both, which the sum's tolerance allows.
+  options.inject_fault = [&](kernel::Region& region, kernel::Chosen& chosen) {
+    if (region.operands.size() == 2)
+      testing::replace_op(chosen.program.body, Op::Add, Op::Max);
+  };
+  const BisectReport wrong = bisect_of(g, options);
+  EXPECT_EQ(wrong.culprit, Culprit::Kernel) << wrong.text();
+  EXPECT_NE(wrong.text().find("its operands make"), std::string::npos) << wrong.text();
+}
+
 TEST(Bisect, NamesAPlantedRegion) {
   Options options;
   options.fuse = false;
