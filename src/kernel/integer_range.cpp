@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 namespace egret::kernel {
 
@@ -46,18 +47,21 @@ Bounds all_of(DType type) {
                          : Bounds{0, std::ldexp(1.0, bits) - 1};
 }
 
+/// By stage and value.
+using Known = std::map<std::pair<int, int>, Bounds>;
+
 class Ranges {
 public:
-  Ranges(const Region& region, int stage)
-      : region_(region), stage_(region.stages[std::size_t(stage)]) {}
+  Ranges(const Region& region, int stage, Known& known)
+      : region_(region), number_(stage), stage_(region.stages[std::size_t(stage)]), known_(known) {}
 
   Bounds of(int value) {
-    const auto found = known_.find(value);
+    const auto found = known_.find({number_, value});
     if (found != known_.end())
       return found->second;
     const BodyValue& v = stage_.body[std::size_t(value)];
     const Bounds bounds = within(v.dtype, computed(v));
-    known_.emplace(value, bounds);
+    known_.emplace(std::pair(number_, value), bounds);
     return bounds;
   }
 
@@ -103,7 +107,7 @@ private:
     const int yield = before.yields[std::size_t(load.component)];
     if (before.body[std::size_t(yield)].dtype != v.dtype)
       return all_of(v.dtype);
-    return Ranges(region_, load.number).of(yield);
+    return Ranges(region_, load.number, known_).of(yield);
   }
 
   std::optional<double> constant(int value) {
@@ -198,8 +202,9 @@ private:
   }
 
   const Region& region_;
+  const int number_;
   const Stage& stage_;
-  std::map<int, Bounds> known_;
+  Known& known_;
 };
 
 } // namespace
@@ -208,7 +213,8 @@ std::optional<IntegerRange> range_of(const Region& region, int stage, int value)
   const DType type = region.stages[std::size_t(stage)].body[std::size_t(value)].dtype;
   if (is_float(type))
     return std::nullopt;
-  const Bounds bounds = Ranges(region, stage).of(value), all = all_of(type);
+  Known known;
+  const Bounds bounds = Ranges(region, stage, known).of(value), all = all_of(type);
   if (size_of(type) >= 4 && bounds.least <= all.least && bounds.largest >= all.largest)
     return std::nullopt;
   if (std::abs(bounds.least) > kExact || std::abs(bounds.largest) > kExact)

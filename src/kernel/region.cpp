@@ -171,66 +171,52 @@ public:
   /// Whether all loads of stage `from` at a point come before the store of `output` at that point.
   bool loads_before_store(int from, int output) const {
     const int stored = r_.outputs[output].stage;
-    for (int stage = stored + 1; stage < int(r_.stages.size()); ++stage)
-      if (stage == from || depends(stage, from))
+    const std::vector<char> needed_by = behind(from, false);
+    for (int stage = stored + 1; stage < count(); ++stage)
+      if (needed_by[stage])
         return false;
     if (r_.outputs.size() == 1)
       return true; // it is made of all that is loaded
-    if (r_.stages[from].kind != StageKind::Map)
-      return from == stored || depends(stored, from);
+    if (!is_map(from))
+      return needed_by[stored];
+    const std::vector<char> reached = behind(from, true);
+    for (int stage = from; stage < count(); ++stage)
+      if (reached[stage] && !is_map(stage) && !behind(stage, false)[stored])
+        return false;
     bool others = false;
-    for (const int stage : reached_by_maps(from)) {
-      if (r_.stages[stage].kind != StageKind::Map) {
-        if (stage != stored && !depends(stored, stage))
-          return false;
+    for (const Output& out : r_.outputs) {
+      if (!reached[out.stage] || !is_map(out.stage) || out.stage == stored)
         continue;
-      }
-      for (std::size_t o = 0; o < r_.outputs.size(); ++o)
-        if (r_.outputs[o].stage == stage && stage != stored) {
-          if (result_axes(r_.stages[stage]) != result_axes(r_.stages[stored]))
-            return false;
-          others = true;
-        }
+      if (result_axes(r_.stages[out.stage]) != result_axes(r_.stages[stored]))
+        return false;
+      others = true;
     }
     return !others || is_last(stored);
   }
 
 private:
-  bool reads(int stage, int of) const {
-    const auto& loads = r_.stages[stage].loads;
-    return std::any_of(loads.begin(), loads.end(), [&](const Load& load) {
-      return load.source == Source::Stage && load.number == of;
-    });
-  }
+  int count() const { return int(r_.stages.size()); }
+  bool is_map(int stage) const { return r_.stages[stage].kind == StageKind::Map; }
 
-  bool depends(int stage, int on) const {
-    if (reads(stage, on))
-      return true;
-    for (const Load& load : r_.stages[stage].loads)
-      if (load.source == Source::Stage && load.number > on && depends(load.number, on))
-        return true;
-    return false;
-  }
-
-  /// The stage itself and those behind it, up to the first that are no maps.
-  std::vector<int> reached_by_maps(int from) const {
-    std::vector<int> found{from};
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (r_.stages[found[i]].kind != StageKind::Map)
-        continue;
-      for (int s = found[i] + 1; s < int(r_.stages.size()); ++s)
-        if (reads(s, found[i]) && std::find(found.begin(), found.end(), s) == found.end())
-          found.push_back(s);
-    }
+  /// By stage: whether it is `from` or depends on it; with `by_maps` up to the first stages that
+  /// are no maps.
+  std::vector<char> behind(int from, bool by_maps) const {
+    std::vector<char> found(r_.stages.size(), 0);
+    found[from] = 1;
+    for (int stage = from + 1; stage < count(); ++stage)
+      for (const Load& load : r_.stages[stage].loads)
+        if (load.source == Source::Stage && found[load.number] && (!by_maps || is_map(load.number)))
+          found[stage] = 1;
     return found;
   }
 
   /// Whether it and all that is made of it is computed point by point at the end of a line, with
   /// the loads of a point before its stores.
   bool is_last(int stored) const {
-    for (const int stage : reached_by_maps(stored))
-      if (stage != stored && (r_.stages[stage].kind != StageKind::Map ||
-                              r_.stages[stage].axes != result_axes(r_.stages[stored])))
+    const std::vector<char> reached = behind(stored, true);
+    for (int stage = stored + 1; stage < count(); ++stage)
+      if (reached[stage] &&
+          (!is_map(stage) || r_.stages[stage].axes != result_axes(r_.stages[stored])))
         return false;
     return true;
   }
