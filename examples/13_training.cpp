@@ -41,18 +41,18 @@ int main() {
     return loss;
   });
 
-  train::Loop loop(training, {.steps = 400,
-                              .log_every = 50,
-                              .evaluate_every = 100,
-                              .patience = 5,
-                              .checkpoint = folder / "last.safetensors",
-                              .checkpoint_every = 100,
-                              .best = folder / "best.safetensors"});
+  training::Loop loop(training, {.steps = 400,
+                                 .log_every = 50,
+                                 .evaluate_every = 100,
+                                 .patience = 5,
+                                 .checkpoint = folder / "last.safetensors",
+                                 .checkpoint_every = 100,
+                                 .best = folder / "best.safetensors"});
   if (loop.has_checkpoint())
     loop.resume();
   loop.add_log(std::make_unique<io::CsvLog>(
       folder / "log.csv", std::vector<std::string>{"loss", "validation"}, loop.step()));
-  const train::Outcome outcome = loop.run(
+  const training::Outcome outcome = loop.run(
       [&](std::int64_t) {
         auto batch = training.batches.next();
         return step(training, batch[0], batch[1]);

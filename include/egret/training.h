@@ -11,7 +11,7 @@
 //   } training = ...;
 //   auto step = compile([](Training& t, const Tensor& x, const Tensor& y) { ...; return loss; });
 //
-//   train::Loop loop(training, {.steps = 5000, .evaluate_every = 250,
+//   training::Loop loop(training, {.steps = 5000, .evaluate_every = 250,
 //                               .checkpoint = "run.safetensors", .checkpoint_every = 500});
 //   if (loop.has_checkpoint())
 //     loop.resume();
@@ -42,7 +42,7 @@
 #include <string>
 #include <vector>
 
-namespace egret::train {
+namespace egret::training {
 
 struct LoopOptions {
   std::int64_t steps = 1000;  ///< in all, those before a resumed checkpoint among them
@@ -132,4 +132,4 @@ private:
   bool finite_ = false;    ///< the state was when the run began
 };
 
-} // namespace egret::train
+} // namespace egret::training

@@ -195,12 +195,12 @@ Outcome run(const std::filesystem::path& model, const std::filesystem::path& dat
 
   Trainer trainer(folder, parameters, layers, o);
   const NewFolder made(out);
-  train::Loop loop(trainer.state(), {.steps = steps,
-                                     .evaluate_every = o.evaluate_every,
-                                     .judged = kHeldOut,
-                                     .checkpoint = out / kCheckpoint,
-                                     .checkpoint_every = o.checkpoint_every,
-                                     .metadata = settings});
+  training::Loop loop(trainer.state(), {.steps = steps,
+                                        .evaluate_every = o.evaluate_every,
+                                        .judged = kHeldOut,
+                                        .checkpoint = out / kCheckpoint,
+                                        .checkpoint_every = o.checkpoint_every,
+                                        .metadata = settings});
   if (o.resume)
     loop.resume();
   Outcome outcome{.parameters = nn::count(trainer.state().optimizer.parameters()),
@@ -213,7 +213,7 @@ Outcome run(const std::filesystem::path& model, const std::filesystem::path& dat
   if (held.size() > 0 && loop.step() == 0)
     progress.held_out = outcome.held_out_before = evaluate();
   bool going = told(progress);
-  loop.set_observer([&](const train::Report& report) {
+  loop.set_observer([&](const training::Report& report) {
     progress.step = report.step;
     progress.loss = report.loss;
     progress.held_out.reset();
@@ -222,11 +222,11 @@ Outcome run(const std::filesystem::path& model, const std::filesystem::path& dat
     return going = told(progress);
   });
   const optim::WarmupCosine schedule{.peak = o.lr, .warmup = o.warmup, .total = steps};
-  train::Loop::Evaluate measure;
+  training::Loop::Evaluate measure;
   if (held.size() > 0)
     measure = [&] { return io::Measurements{{kHeldOut, evaluate()}}; };
   if (going) {
-    const train::Outcome done = loop.run(
+    const training::Outcome done = loop.run(
         [&](std::int64_t step) {
           return trainer.step(rows.batch(rows_of_step(step, batch, rows.size(), o.seed)),
                               schedule.at(step));

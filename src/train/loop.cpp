@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-namespace egret::train {
+namespace egret::training {
 
 namespace {
 
@@ -87,10 +87,10 @@ Loop::Loop(LoopOptions options, Tensors tensors)
                              {"checkpoint_every", options_.checkpoint_every},
                              {"log_every", options_.log_every - 1}})
     if (value < 0)
-      fail(ErrorKind::Value, "train::Loop: {} is {}", name, value + (name[0] == 'l' ? 1 : 0));
+      fail(ErrorKind::Value, "training::Loop: {} is {}", name, value + (name[0] == 'l' ? 1 : 0));
   for (const auto& [name, value] : options_.metadata)
     if (name.starts_with("loop."))
-      fail(ErrorKind::Value, "train::Loop: the metadata's name '{}' is taken", name);
+      fail(ErrorKind::Value, "training::Loop: the metadata's name '{}' is taken", name);
 }
 
 bool Loop::has_checkpoint() const {
@@ -132,7 +132,7 @@ bool Loop::due(std::int64_t every) const {
 void Loop::judge(const io::Measurements& measured) {
   const auto found = measured.find(options_.judged);
   if (found == measured.end())
-    fail(ErrorKind::Value, "train::Loop: the evaluation gives no '{}' to judge by",
+    fail(ErrorKind::Value, "training::Loop: the evaluation gives no '{}' to judge by",
          options_.judged);
   const double value = found->second;
   const bool better = !std::isnan(value) &&
@@ -175,7 +175,7 @@ void Loop::save(const std::filesystem::path& path) const {
 Outcome Loop::run(const Step& step, const Evaluate& evaluate) {
   for (const std::filesystem::path& path : {options_.checkpoint, options_.best})
     if (!path.empty())
-      output_target("train::Loop", path);
+      output_target("training::Loop", path);
   // A tree may hold what is infinite on purpose; then its values say nothing.
   const bool saves = !options_.checkpoint.empty() || !options_.best.empty();
   finite_ = saves && !first_not_finite(tensors_());
@@ -219,4 +219,4 @@ Outcome Loop::run(const Step& step, const Evaluate& evaluate) {
           .stopped_early = step_ < options_.steps && out_of_patience()};
 }
 
-} // namespace egret::train
+} // namespace egret::training

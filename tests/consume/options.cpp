@@ -22,7 +22,7 @@ std::size_t named_fields() {
   const EmbeddingBagOptions bag{.mode = Bag::Sum};
   const finetune::Options tuned{.epochs = 2};
   const serve::ServeOptions served{.port = 8080};
-  const train::LoopOptions loop{.steps = 3};
+  const training::LoopOptions loop{.steps = 3};
   const ChatMessage message{.role = "user"};
   const ChatOptions chat{.generation_prompt = true};
   return sizeof(claim) + sizeof(compiled) + sizeof(model) + sizeof(text) + sizeof(encoder) +

@@ -63,7 +63,7 @@ void train_text(const TextOptions& options);
 /// Error(Value) when a training has made a tensor that is not finite: it is of no use to anybody.
 template <class T>
 void check_trained(T& training) {
-  if (const auto name = train::first_not_finite(named_tensors(training)))
+  if (const auto name = training::first_not_finite(named_tensors(training)))
     throw Error(ErrorKind::Value, "training: '" + *name +
                                       "' is not finite and nothing is saved; a smaller learning "
                                       "rate may help");

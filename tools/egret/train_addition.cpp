@@ -179,7 +179,7 @@ void train_addition(const AdditionOptions& options) {
     auto step_start = Clock::now();
     loss = step(training, batch.tokens, batch.answers).item();
     (i > 0 ? stepping : first_step) += seconds_since(step_start);
-    train::check_loss(loss, i + 1);
+    training::check_loss(loss, i + 1);
     if (i == 0)
       first_counts = counters() - before;
     bool last = i + 1 == options.steps;

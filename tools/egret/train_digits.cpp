@@ -140,7 +140,7 @@ void train_digits(const DigitsOptions& o) {
       loss = step(training, gather_images(images, numbers, o.shift, random),
                   gather_labels(labels, numbers))
                  .item();
-      train::check_loss(loss, i + 1);
+      training::check_loss(loss, i + 1);
       progress.update([&] {
         return fmt::format("epoch {:>2}/{}  step {:>5}  loss {:.4f}  {:.0f} steps/s  held-out "
                            "digits right {:5.2f} %  {}",

@@ -172,14 +172,14 @@ void train_text(const TextOptions& given) {
   TextTraining training = make_training(o, windows);
   Validation validation(text, o);
 
-  train::Loop loop(training, {.steps = o.steps,
-                              .log_every = 10,
-                              .evaluate_every = o.evaluate_every,
-                              .patience = o.patience,
-                              .checkpoint = o.out,
-                              .checkpoint_every = o.checkpoint_every,
-                              .best = o.best,
-                              .metadata = metadata});
+  training::Loop loop(training, {.steps = o.steps,
+                                 .log_every = 10,
+                                 .evaluate_every = o.evaluate_every,
+                                 .patience = o.patience,
+                                 .checkpoint = o.out,
+                                 .checkpoint_every = o.checkpoint_every,
+                                 .best = o.best,
+                                 .metadata = metadata});
   const bool resumed = o.resume && loop.has_checkpoint();
   if (resumed) {
     expect_same_run(metadata, o.out);
@@ -213,7 +213,7 @@ void train_text(const TextOptions& given) {
     return value ? fmt::format("{:.4f}", *value) : std::string("-");
   };
   Progress progress;
-  loop.set_observer([&](const train::Report& report) {
+  loop.set_observer([&](const training::Report& report) {
     if (report.loss)
       loss = report.loss;
     if (auto found = report.measured.find("validation"); found != report.measured.end())
@@ -228,7 +228,7 @@ void train_text(const TextOptions& given) {
         report.step == o.steps || !report.measured.empty());
     return true;
   });
-  const train::Outcome outcome = loop.run(
+  const training::Outcome outcome = loop.run(
       [&](std::int64_t i) {
         begin = Clock::now();
         auto batch = training.batches.next();

@@ -115,7 +115,10 @@ struct ScanOptions {
 /// the first one, and outputs of the same shapes and dtypes. `step` runs once for each t, or once
 /// where there is none, to see what outputs there would be. Gradients go through state, outputs and
 /// whatever else `step` reads. Within a compiled function products of `xs` alone become one of all
-/// steps, linear recurrences one kernel, and other steps, on a GPU, chains of launches.
+/// steps, linear recurrences one kernel, and other steps, on a GPU, chains of launches. The graph
+/// holds all steps, which share the code of kernels: to compile it takes some milliseconds a step
+/// (on one core, of a small LSTM 5, and 20 with gradients), so that loops over many thousands of
+/// steps are better cut into calls of one compiled function, state in and state out.
 /// Error(Shape) for lengths that differ or are symbolic, or where shapes change from step to step;
 /// Error(DType) where dtypes do; Error(Value) without `step`, or without `xs` and `length`.
 ScanResult scan(const std::function<ScanStep(const std::vector<Tensor>& state,

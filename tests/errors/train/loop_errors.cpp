@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace egret::train {
+namespace egret::training {
 namespace {
 
 struct State {
@@ -18,11 +18,11 @@ TEST(LoopErrors, OptionsThatMakeNoSense) {
   auto message = [&](const LoopOptions& o) {
     return test::error_of(ErrorKind::Value, [&] { Loop(state, o); });
   };
-  EXPECT_EQ(message({.steps = -1}), "train::Loop: steps is -1");
-  EXPECT_EQ(message({.log_every = 0}), "train::Loop: log_every is 0");
-  EXPECT_EQ(message({.checkpoint_every = -2}), "train::Loop: checkpoint_every is -2");
+  EXPECT_EQ(message({.steps = -1}), "training::Loop: steps is -1");
+  EXPECT_EQ(message({.log_every = 0}), "training::Loop: log_every is 0");
+  EXPECT_EQ(message({.checkpoint_every = -2}), "training::Loop: checkpoint_every is -2");
   EXPECT_EQ(message({.metadata = {{"loop.step", "1"}}}),
-            "train::Loop: the metadata's name 'loop.step' is taken");
+            "training::Loop: the metadata's name 'loop.step' is taken");
 }
 
 TEST(LoopErrors, AnEvaluationMustGiveWhatIsJudged) {
@@ -193,4 +193,4 @@ TEST(TextModelErrors, PromptsAndOptions) {
 }
 
 } // namespace
-} // namespace egret::train
+} // namespace egret::training

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-namespace egret::train {
+namespace egret::training {
 namespace {
 
 /// A regression whose batches, dropout and schedule all have state.
@@ -201,4 +201,4 @@ TEST(Loop, AnObserverMayEndIt) {
 }
 
 } // namespace
-} // namespace egret::train
+} // namespace egret::training

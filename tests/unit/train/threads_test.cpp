@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-namespace egret::train {
+namespace egret::training {
 namespace {
 
 struct ThreadTraining {
@@ -69,4 +69,4 @@ TEST(Threads, TwoTrainingsAtOnceAreThoseOfEachAlone) {
 }
 
 } // namespace
-} // namespace egret::train
+} // namespace egret::training
