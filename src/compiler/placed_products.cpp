@@ -108,8 +108,8 @@ private:
 
   /// Whether an axis is only split, as heads into groups that share a key, of a sum over what is
   /// made of products larger than their factors, as scores are: a kernel that goes along these
-  /// products without storing them (streaming.h) has their axes as they are. Windows over as many
-  /// places as there are elements, as of padded convolutions, have holes.
+  /// products without storing them (streaming.h) has their axes as they are. Windows at as many
+  /// positions as there are elements, as of padded convolutions, have holes.
   bool splits_scores(const IndexMap& map, const Node& sum) const {
     return map.holes.empty() && elements_of(map.dims) == elements_of(sum.shape) &&
            std::ranges::any_of(graph_[sum.inputs[0]].inputs, [&](NodeId factor) {

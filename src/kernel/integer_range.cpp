@@ -1,5 +1,7 @@
 #include "kernel/integer_range.h"
 
+#include "ir/float_format.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,20 +18,6 @@ constexpr double kExact = 9007199254740992.0; // 2^53
 /// What rounding to a float may add to a bound, relative to it: half an ulp of f8e5m2 is 1/8.
 double slack_of(DType type) {
   return type == DType::F64 ? 1e-15 : type == DType::F32 ? 1e-6 : is_low(type) ? 0.126 : 0;
-}
-
-/// Beyond this a float is rounded to infinity, or to NaN.
-double largest_of(DType type) {
-  switch (type) {
-  case DType::F16:
-    return 65504;
-  case DType::F8E4M3:
-    return 448;
-  case DType::F8E5M2:
-    return 57344;
-  default:
-    return type == DType::F64 ? std::numeric_limits<double>::max() : 3.3e38;
-  }
 }
 
 /// A value lies between both, or is NaN where it is a float.
@@ -73,7 +61,7 @@ private:
       return all;
     if (!is_float(type))
       return b;
-    const double slack = slack_of(type), most = largest_of(type);
+    const double slack = slack_of(type), most = largest(type); // beyond it: infinity, or NaN
     b = {b.least - slack * std::abs(b.least), b.largest + slack * std::abs(b.largest)};
     return {b.least < -most ? -kInfinity : b.least, b.largest > most ? kInfinity : b.largest};
   }

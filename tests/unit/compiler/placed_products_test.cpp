@@ -205,7 +205,7 @@ TEST(PlacedProducts, OfACpuAreOneSumWithoutPhasesAndWhereFewProductsAreZeros) {
             2);
 }
 
-/// Padded windows are over as many places as the data has elements, also where the gradient that
+/// Padded windows are at as many positions as the data has elements, also where the gradient that
 /// they read is made of another convolution's products, more than it reads.
 TEST(PlacedProducts, OfAConvolutionsOwnResultAreOneSum) {
   egret::Graph cx;
