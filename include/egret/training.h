@@ -12,7 +12,7 @@
 //   auto step = compile([](Training& t, const Tensor& x, const Tensor& y) { ...; return loss; });
 //
 //   training::Loop loop(training, {.steps = 5000, .evaluate_every = 250,
-//                               .checkpoint = "run.safetensors", .checkpoint_every = 500});
+//                                  .checkpoint = "run.safetensors", .checkpoint_every = 500});
 //   if (loop.has_checkpoint())
 //     loop.resume();
 //   loop.add_log(std::make_unique<io::CsvLog>("run.csv", columns, loop.step()));

@@ -16,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <unordered_map>
 
 namespace egret::compiler {
 
@@ -214,35 +215,34 @@ private:
     report_.nodes = plan_.steps[step].nodes;
   }
 
-  // Whether the region gives the right value for an element, from the operands as they are.
-  bool region_says(std::size_t step, int output, std::int64_t element, const Expected& wanted) {
-    const kernel::Region& region = entry(step).region;
+  // What the region makes of the operands as they are, by element of an output's memory.
+  std::unordered_map<std::int64_t, reference::Estimate>
+  values_of(std::size_t step, int output, const std::vector<std::int64_t>& elements) const {
     std::vector<const HostArray*> operands;
     for (const HostArray& operand : operands_)
       operands.push_back(&operand);
-    reference::RegionEvaluator evaluator(region, bindings_, operands);
-    const auto values =
-        evaluator.at_offsets(output, {element}, &initial_[static_cast<std::size_t>(output)]);
+    reference::RegionEvaluator evaluator(entry(step).region, bindings_, operands);
+    return evaluator.at_offsets(output, elements, &initial_[static_cast<std::size_t>(output)]);
+  }
+
+  // Whether the region gives the right value for an element.
+  bool region_says(std::size_t step, int output, std::int64_t element,
+                   const Expected& wanted) const {
+    const auto values = values_of(step, output, {element});
     const auto found = values.find(element);
     return found != values.end() && reference::accepts(wanted.value.dtype, wanted.at(element),
                                                        found->second.value, {.scale = 2});
   }
 
-  // Elements of an output, evenly spaced, that are not what the region makes of the operands as
-  // they are: the first of them. A kernel's roundings count twice, as those of the reference do.
-  std::string differs_from_region(std::size_t step, int output, const HostArray& now) {
+  // The first of some elements of an output, evenly spaced, that is not what the region gives;
+  // empty: none. A kernel's roundings count twice, as those of the reference do.
+  std::string differs_from_region(std::size_t step, int output, const HostArray& now) const {
     constexpr std::int64_t kSamples = 64;
-    const kernel::Region& region = entry(step).region;
-    std::vector<const HostArray*> operands;
-    for (const HostArray& operand : operands_)
-      operands.push_back(&operand);
-    reference::RegionEvaluator evaluator(region, bindings_, operands);
     std::vector<std::int64_t> elements;
     const std::int64_t size = now.size(), samples = std::min(size, kSamples);
     for (std::int64_t i = 0; i < samples; ++i)
       elements.push_back(i * size / samples);
-    const auto values =
-        evaluator.at_offsets(output, elements, &initial_[static_cast<std::size_t>(output)]);
+    const auto values = values_of(step, output, elements);
     for (const std::int64_t element : elements) {
       const auto found = values.find(element);
       if (found == values.end() ||

@@ -137,7 +137,7 @@ struct alignas(64) ThreadPool::Worker {
   }
 };
 
-ThreadPool::ThreadPool(int size) : size_(size), prompt_(size) {
+ThreadPool::ThreadPool(int size) : size_(size) {
   ensure(size >= 1, "a thread pool of {} workers", size);
 }
 
@@ -199,7 +199,7 @@ void ThreadPool::work(Worker& worker, int number) noexcept {
   }
 }
 
-// Half of those that met last time do until some time has passed.
+// Half of the workers meet until some time has passed.
 void ThreadPool::note_late(std::int64_t now) noexcept {
   const std::int64_t until = late_until_.load(std::memory_order_relaxed);
   if (until != 0 && now < until)
@@ -208,7 +208,6 @@ void ThreadPool::note_late(std::int64_t now) noexcept {
   const bool again = last != 0 && now - until < last;
   const std::int64_t patience = again ? std::min(2 * last, kMostPatience) : kFirstPatience;
   patience_.store(patience, std::memory_order_relaxed);
-  prompt_.store(std::max(1, size_ / 2), std::memory_order_relaxed);
   late_until_.store(now + patience, std::memory_order_relaxed);
 }
 
@@ -218,7 +217,7 @@ int ThreadPool::prompt(int workers) noexcept {
     return workers;
   const std::int64_t now = steady_now();
   if (now < until)
-    return std::min(workers, prompt_.load(std::memory_order_relaxed));
+    return std::min(workers, std::max(1, size_ / 2));
   if (now - until > patience_.load(std::memory_order_relaxed))
     late_until_.store(0, std::memory_order_relaxed);
   return workers;

@@ -98,8 +98,7 @@ private:
   std::atomic<bool> caller_sleeps_{false};
   /// Of the last run: when its threads were called, in nanoseconds of a steady clock.
   std::atomic<std::int64_t> called_{0};
-  std::atomic<int> prompt_;                 ///< workers that meet until ...
-  std::atomic<std::int64_t> late_until_{0}; ///< 0: all do
+  std::atomic<std::int64_t> late_until_{0}; ///< half of the workers meet until then; 0: all do
   std::atomic<std::int64_t> patience_{0};   ///< how long the last time was, 0 long after it
   std::mutex error_mutex_;
   std::exception_ptr error_;

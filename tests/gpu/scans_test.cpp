@@ -1,6 +1,5 @@
 // Scans on the GPU: every schedule of the generator against the reference, the same bits twice.
 #include "gpu/gpu.h"
-#include "kernel/generator.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
@@ -26,27 +25,8 @@ TEST_P(Scans, OfAllSchedulesAgreeWithTheReference) {
   g.outputs = {made, g.binary(Op::Add, made, x)};
   for (const bool special : {false, true}) {
     const auto inputs = testing::random_inputs(g, 7, {.special = special, .range = 1});
-    const kernel::Target target = testing::gpu().target();
-    for (const testing::RegionCase& any : testing::region_cases(g, inputs)) {
-      const testing::RegionCase region = testing::aligned_for(any, target);
-      for (const kernel::Generator* generator : kernel::generators(target)) {
-        if (generator->name() != "gpu_scans")
-          continue;
-        const auto space = generator->space(region.region, target);
-        ASSERT_FALSE(space.empty());
-        for (const kernel::Schedule& s : space) {
-          const testing::RunOptions options{.device = &testing::gpu()};
-          const std::string wrong =
-              testing::check_schedule(region, *generator, s, target, options, true);
-          ASSERT_TRUE(wrong.empty()) << wrong;
-          const auto program = generator->lower(region.region, s, target).program;
-          const auto once = testing::run_region(region, program, options),
-                     again = testing::run_region(region, program, options);
-          for (std::size_t o = 0; o < once.size(); ++o)
-            ASSERT_EQ(once[o].bytes, again[o].bytes) << to_string(s);
-        }
-      }
-    }
+    for (const testing::RegionCase& region : testing::region_cases(g, inputs))
+      ASSERT_EQ(testing::check_all_schedules(region, "gpu_scans"), "");
   }
 }
 

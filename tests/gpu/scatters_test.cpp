@@ -1,7 +1,6 @@
 // Sums by an index on the GPU: every schedule of the generator against the reference, the same bits
 // twice, whether updates meet now and then, in a few elements, or all in one.
 #include "gpu/gpu.h"
-#include "kernel/generator.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
@@ -27,31 +26,13 @@ TEST_P(Scatters, OfAllSchedulesAgreeWithTheReference) {
   const ir::NodeId index = g.input("index", DType::I32, {c.updates});
   g.outputs = {g.scatter(Op::ScatterAdd, g.input("data", DType::F32, data), index,
                          g.input("updates", DType::F32, updates), 0)};
-  const kernel::Target target = testing::gpu().target();
   for (const bool special : {false, true}) {
     auto inputs = testing::random_inputs(g, 7, {.special = special});
     testing::Rng rng(11);
     for (std::int64_t i = 0; i < c.updates; ++i)
       inputs[0].set(i, {.i = rng.below(c.different) - 1});
-    for (const testing::RegionCase& any : testing::region_cases(g, inputs)) {
-      const testing::RegionCase region = testing::aligned_for(any, target);
-      for (const kernel::Generator* generator : kernel::generators(target)) {
-        if (generator->name() != "gpu_scatter")
-          continue;
-        const auto space = generator->space(region.region, target);
-        ASSERT_FALSE(space.empty());
-        for (const kernel::Schedule& s : space) {
-          const testing::RunOptions options{.device = &testing::gpu()};
-          const std::string wrong =
-              testing::check_schedule(region, *generator, s, target, options, true);
-          ASSERT_TRUE(wrong.empty()) << wrong;
-          const auto program = generator->lower(region.region, s, target).program;
-          ASSERT_EQ(testing::run_region(region, program, options)[0].bytes,
-                    testing::run_region(region, program, options)[0].bytes)
-              << to_string(s);
-        }
-      }
-    }
+    for (const testing::RegionCase& region : testing::region_cases(g, inputs))
+      ASSERT_EQ(testing::check_all_schedules(region, "gpu_scatter"), "");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <functional>
 #include <numeric>
+#include <sched.h>
 #include <stdexcept>
 #include <sys/wait.h>
 #include <thread>
@@ -55,6 +56,40 @@ TEST(ThreadPool, RunsApartCallEachWorkerOnce) {
     }
   }
 }
+
+#if defined(__linux__)
+// A thread that gets no core, as it may only run on one where nobody else wants to: the caller, who
+// never sleeps there, makes its call too.
+TEST(ThreadPool, TheCallerMakesTheCallOfAThreadThatGetsNoCore) {
+  std::thread([] { // whose settings end with it
+    ThreadPool pool(2);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    std::atomic<int> refused{0};
+    pool.run(2, [&](int worker, int) {
+      const sched_param none{};
+      refused += sched_setaffinity(0, sizeof one, &one) != 0;
+      if (worker == 1)
+        refused += sched_setscheduler(0, SCHED_IDLE, &none) != 0;
+    });
+    if (refused > 0)
+      GTEST_SKIP() << "this machine does not let a thread give up its share";
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int> made{0};
+    for (int round = 0; round < 200; ++round) {
+      std::atomic<int> calls{0};
+      pool.run_apart(2, [&](int worker, int) {
+        ++calls;
+        made += worker == 1 && std::this_thread::get_id() == caller;
+      });
+      ASSERT_EQ(calls, 2);
+    }
+    EXPECT_GT(made.load(), 0);
+  })
+      .join();
+}
+#endif
 
 TEST(ThreadPool, RunsApartThrowWhatAnyCallThrew) {
   ThreadPool pool(4);

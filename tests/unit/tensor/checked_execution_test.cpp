@@ -59,14 +59,22 @@ TEST(CheckedExecution, NamesTargetsThatAreNoClass) {
   }
 }
 
-// y = floor(x w) and a sum of it, run by a program whose kernels `inject_fault` has spoilt.
-std::string fault_message(const std::function<void(kernel::Region&, kernel::Chosen&)>& inject_fault,
-                          WrongResult* wrong = nullptr) {
+using Fault = std::function<void(kernel::Region&, kernel::Chosen&)>;
+const Shape kShape{Expr(6), Expr(50)};
+
+// y = tanh(x w) and a sum of it.
+ir::Graph small_graph() {
   ir::Graph g;
-  const Shape shape{Expr(6), Expr(50)};
-  const ir::NodeId x = g.input("x", DType::F32, shape), w = g.input("w", DType::F32, shape);
+  const ir::NodeId x = g.input("x", DType::F32, kShape), w = g.input("w", DType::F32, kShape);
   const ir::NodeId y = g.add(Op::Tanh, std::vector<ir::NodeId>{g.binary(Op::Mul, x, w)});
   g.outputs = {y, g.reduce(Op::ReduceSum, y, {1})};
+  return g;
+}
+
+// What a graph of two inputs of that shape says, run by a program whose kernels `inject_fault` has
+// spoilt.
+std::string fault_message(const Fault& inject_fault, WrongResult* wrong = nullptr,
+                          const ir::Graph& g = small_graph()) {
   auto& runtime = runtime::Runtime::instance();
   compiler::Options options;
   options.fuse = false;
@@ -112,6 +120,31 @@ TEST(CheckedExecution, AWrongKernelIsNamedWithTheOutputAndTheElement) {
   EXPECT_EQ(wrong.element(), 0); // tanh(0) is 0 without any tolerance, and sigmoid(0) is a half
   EXPECT_NE(wrong.culprit().find("kernel " + name + " with schedule"), std::string::npos)
       << wrong.culprit();
+}
+
+// The sum of sines of large numbers, of which every other sum is within the tolerance.
+TEST(CheckedExecution, AWrongKernelIsNamedWhereTolerancesSayLittle) {
+  ir::Graph g;
+  const auto sine = [&](const char* name) {
+    const ir::NodeId by = g.reshape(g.constant(DType::F32, 1e9), {Expr(1), Expr(1)});
+    return g.unary(Op::Sin,
+                   g.binary(Op::Mul, g.input(name, DType::F32, kShape), g.expand(by, kShape)));
+  };
+  const ir::NodeId x = sine("x");
+  g.outputs = {g.binary(Op::Add, x, sine("w"))};
+  EXPECT_EQ(fault_message([](kernel::Region&, kernel::Chosen&) {}, nullptr, g), "");
+  const auto spoil = [](kernel::Region& region, kernel::Chosen& chosen) {
+    testing::each_apply(chosen.program.body, [&](kernel::inst::Apply& apply) {
+      if (apply.op == Op::Add && region.operands.size() == 2)
+        apply.op = Op::Max;
+    });
+  };
+  WrongResult wrong("", 9, 9, "");
+  const std::string message = fault_message(spoil, &wrong, g);
+  EXPECT_NE(message.find("the tolerances of output 0 are too wide to judge it"), std::string::npos)
+      << message;
+  EXPECT_EQ(wrong.output(), 0u);
+  EXPECT_NE(wrong.culprit().find("with schedule"), std::string::npos) << wrong.culprit();
 }
 
 std::string refusal(const std::function<void()>& f) {

@@ -1,4 +1,5 @@
 // Numbers of a program beside tensors of integers that do not hold them.
+#include "egret/counters.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
 
@@ -17,6 +18,19 @@ using Ints = std::vector<std::int64_t>;
 
 Tensor bytes() {
   return tensor(std::vector<std::uint8_t>{0, 44, 255});
+}
+
+// Masks, shifts, divisors and zero points are known to the code; a loop over others does not
+// compile for each.
+TEST(Numbers, SmallIntegersAreConstantsOfTheGraph) {
+  const Tensor x = arange(64).eval();
+  EXPECT_NE(graph_text(x % 7 + 300).find("const 300"), std::string::npos);
+  EXPECT_EQ(graph_text(x + 70000).find("const 70000"), std::string::npos);
+  EXPECT_EQ(graph_text(x.to(DType::F32) * 7).find("const 7"), std::string::npos);
+  const Counters before = counters();
+  for (int i = 3; i < 20; ++i)
+    EXPECT_EQ((x * i + (i + 1)).eval().to_vector()[63], float(63 * i + i + 1));
+  EXPECT_LE((counters() - before).kernels_compiled, 2);
 }
 
 TEST(Numbers, DivideIntegersByWhatTheyAre) {
