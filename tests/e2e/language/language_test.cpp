@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -106,11 +107,17 @@ TEST_F(LanguageTool, ChatKeepsTheConversationUntilReset) {
                                    answers[2]["content"].get<std::string>()));
 }
 
-// The answer is long enough that it cannot end by itself before the signal comes. The second one is
-// the same: behind what was said of the first, it could be a short one.
+// Without an end-of-text token an answer fills the context, which is more than the pipe holds:
+// however late the signal comes, the answer has not ended. The second one is the same: behind what
+// was said of the first, it could be a short one.
 TEST_F(LanguageTool, ControlCStopsTheAnswerAndNotTheSession) {
+  nlohmann::json config = golden_["config"];
+  config.erase("eos_token_id");
+  test::write_json(folder_ / "config.json", config);
+  test::write_json(folder_ / "tokenizer_config.json", {{"chat_template", test::kSmallTemplate}});
   int to[2], from[2];
   ASSERT_EQ(pipe(to) + pipe(from), 0);
+  ASSERT_GE(fcntl(from[1], F_SETPIPE_SZ, 4096), 4096);
   const std::string folder = folder_.path().string(), errors = path("err");
   const pid_t child = fork();
   if (child == 0) {
